@@ -1,0 +1,37 @@
+//go:build deps
+
+package main
+
+import (
+	_ "github.com/onsi/gomega"
+	_ "github.com/spf13/cobra"
+	_ "github.com/vmware/govmomi"
+	_ "github.com/vmware/govmomi/simulator"
+	_ "github.com/vmware/govmomi/vapi/simulator"
+	_ "github.com/vmware/govmomi/pbm/simulator"
+	_ "go.etcd.io/etcd/client/v3"
+	_ "k8s.io/cri-streaming/pkg/streaming/portforward"
+	_ "k8s.io/cluster-bootstrap/token/jws"
+	_ "pgregory.net/rapid"
+	_ "sigs.k8s.io/cluster-api/util"
+	_ "sigs.k8s.io/cluster-api/controllers/clustercache"
+	_ "sigs.k8s.io/cluster-api/core/reconcilers/cluster"
+	_ "sigs.k8s.io/cluster-api/controlplane/kubeadm/reconcilers/kubeadmcontrolplane"
+	_ "sigs.k8s.io/cluster-api/bootstrap/kubeadm/reconcilers/kubeadmconfig"
+	_ "sigs.k8s.io/cluster-api/exp/runtime/server"
+	_ "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	_ "sigs.k8s.io/controller-runtime"
+	_ "sigs.k8s.io/controller-runtime/pkg/envtest"
+	_ "sigs.k8s.io/yaml"
+	_ "k8s.io/api/core/v1"
+	_ "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	_ "k8s.io/client-go/kubernetes"
+	_ "golang.org/x/sync/singleflight"
+	_ "golang.org/x/time/rate"
+	_ "golang.org/x/sys/unix"
+	_ "golang.org/x/term"
+	_ "github.com/go-logr/logr"
+	_ "github.com/google/uuid"
+	_ "go.uber.org/zap"
+	_ "github.com/prometheus/client_golang/prometheus"
+)

@@ -1,0 +1,202 @@
+package machine
+
+import (
+	"context"
+	"time"
+
+	"github.com/berth-dev/berth/internal/slot"
+)
+
+// Mark is our identity on the platform's objects: the infrastructure machine's UID at first sight. Nothing is ever looked
+// up, adopted or destroyed by its name.
+type Mark string
+
+// PowerState of a server.
+type PowerState string
+
+// The power states a platform reports.
+const (
+	PowerOn        PowerState = "On"
+	PowerOff       PowerState = "Off"
+	PowerSuspended PowerState = "Suspended"
+	PowerUnknown   PowerState = "Unknown"
+)
+
+// Identity is everything by which a server can be found; empty fields are not yet known.
+type Identity struct {
+	Mark Mark
+	// ServerID is the platform's handle (vSphere: "VirtualMachine:vm-12").
+	ServerID string
+	// HardwareID is what the guest and the cloud provider see (vSphere: BIOS UUID).
+	HardwareID string
+	// Location narrows the search where the platform needs it (datacenter, zone).
+	Location string
+	// Name is the server's name: for messages and conflict reports, never proof of identity.
+	Name string
+}
+
+// Server is a virtual machine as the platform reports it.
+type Server struct {
+	Identity
+	Power PowerState
+	// Readable is false when the platform cannot vouch for what it says (host disconnected, server inaccessible).
+	Readable bool
+	// Unreadable says why, in the platform's words.
+	Unreadable string
+	// Volumes lists everything attached, the system disk included.
+	Volumes []AttachedVolume
+	NICs    []ObservedNIC
+	// Host is the physical host's name, "" if unknown.
+	Host string
+	// GuestRunning: the guest's tools answer.
+	GuestRunning bool
+	// Fitted: the guest data of the server's Fit is on it, complete.
+	Fitted bool
+}
+
+// AttachedVolume is one disk of a server.
+type AttachedVolume struct {
+	// Volume is its address (vSphere: "[datastore] dir/file.vmdk").
+	Volume string
+	// Identity is what the guest sees (vSphere: backing UUID).
+	Identity string
+	SizeGiB  int32
+	Unit     *int32
+	// Own: it lives with the server and dies with it (system disk, ephemeral disks).
+	Own bool
+	// Name is the slot disk's name for an ephemeral disk that we created with the server, else "".
+	Name string
+	// Chained: it has snapshots, so that a detach would leave part of it behind.
+	Chained bool
+}
+
+// ObservedNIC is one interface as the platform and the guest's tools report it.
+type ObservedNIC struct {
+	MAC       string
+	Network   string
+	Connected bool
+	Addresses []string
+}
+
+// ServerSpec is a server to create, powered off.
+type ServerSpec struct {
+	Name string
+	Mark Mark
+	// Place is the copy of the slot taken at the claim, nil when the machine has no pool.
+	Place *slot.Slot
+	// Shape is the platform's own description (image, sizes, folder, network devices); only its adapter reads it.
+	Shape any
+}
+
+// Fit is what a powered-off server gets before its first start.
+type Fit struct {
+	// Spec as it was created from.
+	Spec ServerSpec
+	// Volumes to attach: the persistent disks of the place, identities known.
+	Volumes []Volume
+	// UserData is the bootstrap data, complete, before any encoding.
+	UserData []byte
+	// Format of the bootstrap data: cloud-config or ignition.
+	Format string
+}
+
+// Volume is a persistent volume on the platform.
+type Volume struct {
+	// Disk is the slot disk's name.
+	Disk     string
+	Volume   string
+	Identity string
+	SizeGiB  int32
+	Unit     *int32
+}
+
+// VolumeSpec is a persistent volume to create or to find.
+type VolumeSpec struct {
+	// Key is the volume's mark: the same for the same disk of the same place, whatever happened to our records.
+	Key VolumeKey
+	// Want is the declaration.
+	Want slot.Disk
+	// Location is the place's.
+	Location string
+	// Address is the volume's address once chosen; "" asks the platform to choose (PlanVolume).
+	Address string
+	// Shape is the server's; it names the default datastore and the like.
+	Shape any
+}
+
+// VolumeKey names a persistent disk for ever.
+type VolumeKey struct {
+	Namespace, Cluster, Pool, HostName, Disk string
+	// Address is the place's first IP address without prefix, "" for DHCP; it is part of published paths.
+	Address string
+}
+
+// Operation is an asynchronous operation of the platform.
+type Operation struct {
+	// Ref is the platform's reference; "" means that the call had already finished when it returned.
+	Ref string
+	// Kind is remembered by us, for messages: Create, Fit, PowerOn, PowerOff, Detach, Destroy, CreateVolume, DeleteVolume.
+	Kind string
+	// Mark wakes the owner when the operation ends.
+	Mark Mark
+}
+
+// OperationState of an Operation.
+type OperationState struct {
+	// Done: it ended, well or not.
+	Done bool
+	// Err is how it failed, nil when it succeeded or still runs.
+	Err error
+	// Unknown: the platform has forgotten it; look at the object itself.
+	Unknown bool
+}
+
+// PowerOffMode says how to stop a server.
+type PowerOffMode struct {
+	// Soft asks the guest first.
+	Soft bool
+	// HardAfter bounds a soft stop; 0 waits for ever.
+	HardAfter time.Duration
+}
+
+// Platform is a private cloud as the engine sees it. Implementations know nothing of Kubernetes. Every method takes a
+// deadline from ctx and answers with *Error. Reads may be batched or served from a live watch unless the comment says live.
+type Platform interface {
+	// Lookup finds a server by every identity given. NotFound only if none of them leads to one.
+	Lookup(ctx context.Context, id Identity) (*Server, error)
+	// LookupLive is Lookup by a fresh read of the platform, for the proof right before or after a destroying act.
+	LookupLive(ctx context.Context, id Identity) (*Server, error)
+
+	// Create starts a powered-off server with its mark and its own (system, ephemeral) disks. Conflict if the name is taken
+	// by a server with another mark.
+	Create(ctx context.Context, spec ServerSpec) (Operation, error)
+	// Fit sizes the server, attaches the volumes and hands over the guest data, in one operation.
+	Fit(ctx context.Context, server *Server, fit Fit) (Operation, error)
+	// PowerOn starts the server.
+	PowerOn(ctx context.Context, server *Server) (Operation, error)
+	// PowerOff stops it. since is when the stop was first asked for.
+	PowerOff(ctx context.Context, server *Server, mode PowerOffMode, since time.Time) (Operation, error)
+	// Detach takes volumes off without deleting them.
+	Detach(ctx context.Context, server *Server, volumes []AttachedVolume) (Operation, error)
+	// Destroy deletes the server and its own disks. The caller has just proved that nothing else is attached; the adapter
+	// proves it again, live, and refuses if not.
+	Destroy(ctx context.Context, server *Server) (Operation, error)
+	// Operation asks after an operation in flight and makes sure that its end wakes the owner.
+	Operation(ctx context.Context, op Operation) (OperationState, error)
+
+	// PlanVolume chooses the address of a volume that does not exist yet, after a look at free space. No side effect.
+	PlanVolume(ctx context.Context, spec VolumeSpec) (address string, err error)
+	// LookupVolume reads a volume at spec.Address. NotFound if there is none.
+	LookupVolume(ctx context.Context, spec VolumeSpec) (*Volume, error)
+	// CreateVolume makes a blank volume at spec.Address with its mark beside it. Conflict if something is there already.
+	CreateVolume(ctx context.Context, spec VolumeSpec) (Operation, error)
+	// DeleteVolume deletes an unattached volume. It proves, live, that nobody holds it.
+	DeleteVolume(ctx context.Context, spec VolumeSpec, volume Volume) (Operation, error)
+	// Forget removes what is left of a place (its directory) once all its volumes are gone; refuses if anything else is in it.
+	Forget(ctx context.Context, spec VolumeSpec) error
+	// Holders says, by a live read that fails closed, which servers have any of the volumes attached: address to server name.
+	Holders(ctx context.Context, location string, volumes []Volume) (map[string]string, error)
+
+	// Changes delivers the mark of every server of ours, and of every operation, that changed. Closed with the platform.
+	Changes() <-chan Mark
+}
