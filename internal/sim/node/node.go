@@ -1,0 +1,126 @@
+// Package node is what happens on a simulated guest once its cloud-init runs kubeadm: certificates, static pods, the etcd
+// member, kube-apiserver and kube-controller-manager as real processes on the guest's own loopback addresses, the bootstrap
+// handshake, and a kubelet that keeps the Node, its lease, its mirror pods and port 10250.
+//
+// Everything durable lives on the guest's disks, under the paths the real programs use (/etc/kubernetes, /var/lib/etcd,
+// /var/lib/kubelet), so that a power cycle finds what the last life left and a rebuilt guest finds only what its disks kept.
+// The package knows nothing of the cloud that runs the guest.
+package node
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+
+	"github.com/go-logr/logr"
+)
+
+// Files is the guest's file system, seen from the host.
+type Files interface {
+	// Path returns the host path behind an absolute guest path, honouring the guest's mounts. The file need not exist;
+	// missing parents are created by the caller.
+	Path(guest string) (string, error)
+}
+
+// Binaries are the host paths of the programs that run as the guest's static pods.
+type Binaries struct {
+	Etcd              string
+	APIServer         string
+	ControllerManager string
+}
+
+// Hardware is what the kubelet reports as capacity. Zero values become 2 CPUs, 4096 MiB and 20 GiB.
+type Hardware struct {
+	CPUs      int32
+	MemoryMiB int64
+	DiskGiB   int64
+}
+
+// Config describes the guest to kubeadm and the kubelet.
+type Config struct {
+	// HostName of the guest: the node name unless nodeRegistration.name says otherwise.
+	HostName string
+	// Addresses of the guest, the primary one first.
+	Addresses []netip.Addr
+	// ProductUUID is the DMI product UUID, as the kubelet reports it in nodeInfo.systemUUID.
+	ProductUUID string
+	// Hardware is the node's capacity.
+	Hardware Hardware
+	// KubeletVersion is the version of the kubelet in the guest's image ("v1.36.3"). Empty: the kubernetesVersion that
+	// the kubeadm configuration or, for a join, the cluster's kubeadm-config names.
+	KubeletVersion string
+	// Images says what the node claims to run; empty: a plain Linux.
+	OSImage, KernelVersion string
+
+	// Files is the guest's file system.
+	Files Files
+	// RunDir is a host directory outside the guest's disks for what a power cycle loses: process records and logs.
+	// One guest, one directory.
+	RunDir string
+	// Binaries of the static pods; unused on workers.
+	Binaries Binaries
+	// DieWithParent ties the guest's processes to this process: when it dies, however it dies, they are killed. Without
+	// it they live on and Resume adopts them.
+	DieWithParent bool
+	// IgnorePreflightErrors are the names given to kubeadm's --ignore-preflight-errors, beside those of nodeRegistration.
+	IgnorePreflightErrors []string
+
+	// Console takes what kubeadm and the kubelet say on the guest's console.
+	Console logr.Logger
+}
+
+// ErrNotInitialized is returned by Resume when the guest's disks hold no node: kubeadm never completed there.
+var ErrNotInitialized = errors.New("no kubelet configuration on the guest's disks")
+
+// Node is a running guest's Kubernetes part. Its processes and its kubelet work until Stop, Kill or Release.
+type Node struct {
+	name         string
+	version      string
+	controlPlane bool
+	endpoint     string
+	stopOnce     sync.Once
+}
+
+// Init does what `kubeadm init --config` does with the given documents (ClusterConfiguration and InitConfiguration, v1beta3
+// or v1beta4) and returns when the control plane answers, the cluster's objects exist and the Node is registered. An error
+// is kubeadm's failure: its text is what a real one would print. On error nothing keeps running.
+func Init(ctx context.Context, c Config, documents []byte) (*Node, error) {
+	return nil, errors.New("not implemented")
+}
+
+// Join does what `kubeadm join --config` does with the given JoinConfiguration: a control plane if it has a controlPlane
+// section, else a worker. It returns when the Node is registered. On error nothing keeps running.
+func Join(ctx context.Context, c Config, documents []byte) (*Node, error) {
+	return nil, errors.New("not implemented")
+}
+
+// Resume starts the node from what its disks hold, as a booting guest's kubelet does: after a power cycle, or after the
+// process that ran the guests was restarted (then still running processes are adopted). It does not wait for the API
+// server. ErrNotInitialized if kubeadm never got to the kubelet on these disks.
+func Resume(ctx context.Context, c Config) (*Node, error) {
+	return nil, errors.New("not implemented")
+}
+
+// Name is the Node's name.
+func (n *Node) Name() string { return n.name }
+
+// Version is the kubelet's version.
+func (n *Node) Version() string { return n.version }
+
+// ControlPlane says whether the node runs control plane components.
+func (n *Node) ControlPlane() bool { return n.controlPlane }
+
+// APIServer is host:port of the node's own kube-apiserver, "" on a worker.
+func (n *Node) APIServer() string { return n.endpoint }
+
+// Stop shuts the guest down in order: kubelet, then kube-apiserver, controller manager and etcd. What does not end within
+// the context is killed. The Node object stays.
+func (n *Node) Stop(ctx context.Context) error { return nil }
+
+// Kill cuts the power: everything ends at once.
+func (n *Node) Kill() {}
+
+// Release ends the kubelet but leaves the guest's processes running for a later Resume: the end of the process that runs
+// the guests, not of the guests.
+func (n *Node) Release() {}
