@@ -63,9 +63,9 @@ func compile(ctx context.Context, module, dir string, t Tool, out io.Writer) err
 	start := time.Now()
 	// Build beside the target and rename, so that an interrupted build never leaves half a program under the real name.
 	partial := filepath.Join(dir, "."+t.Name)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", strings.TrimSpace("-s -w "+t.LDFlags), "-o", partial, t.Package)
+	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags", strings.TrimSpace("-s -w "+t.LDFlags), "-o", partial, t.Package)
 	cmd.Dir = module
-	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off", "CGO_ENABLED=0")
+	cmd.Env = append(os.Environ(), "GOWORK=off")
 	if msg, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, bytes.TrimSpace(msg))
 	}
