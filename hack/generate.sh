@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Regenerates what is derived from source: deepcopy code, CRDs, RBAC, webhook manifests, and the copies of the tool modules.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+for family in hack/tools/*/; do
+	cp "$family/go.mod" "internal/tools/modules/$(basename "$family").mod"
+done
+
+go run ./hack/tools generate
+gen=$(go run ./hack/tools -path controller-gen)
+"$gen" object paths=./api/...
+"$gen" crd paths=./api/... output:crd:dir=config/crd/bases
+"$gen" rbac:roleName=berth-manager paths=./internal/controller/... output:rbac:dir=config/rbac
+"$gen" webhook paths=./internal/webhook/... output:webhook:dir=config/webhook
