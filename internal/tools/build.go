@@ -63,7 +63,13 @@ func compile(ctx context.Context, module, dir string, t Tool, out io.Writer) err
 	start := time.Now()
 	// Build beside the target and rename, so that an interrupted build never leaves half a program under the real name.
 	partial := filepath.Join(dir, "."+t.Name)
-	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags", strings.TrimSpace("-s -w "+t.LDFlags), "-o", partial, t.Package)
+	edited, err := applyEdits(ctx, module, dir, t.Family)
+	if err != nil {
+		return err
+	}
+	args := append([]string{"build"}, edited...)
+	args = append(args, "-ldflags", strings.TrimSpace("-s -w "+t.LDFlags), "-o", partial, t.Package)
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = module
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	if msg, err := cmd.CombinedOutput(); err != nil {

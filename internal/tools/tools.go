@@ -128,5 +128,10 @@ func familyDir(family string) (string, error) {
 			fmt.Fprintln(sum, t.Name, t.Package, t.LDFlags)
 		}
 	}
+	for _, e := range edits {
+		if e.Family == family {
+			fmt.Fprintln(sum, e)
+		}
+	}
 	return filepath.Join(root, family+"-"+hex.EncodeToString(sum.Sum(nil))[:12]), nil
 }
