@@ -1,0 +1,212 @@
+package guest
+
+import (
+	"encoding/base64"
+	"fmt"
+	"path"
+	"sort"
+	"strings"
+
+	_ "embed" // the script is shipped inside the program
+)
+
+//go:embed reconcile.sh
+var script string
+
+// Script is the disk script as guests get it.
+func Script() string { return script }
+
+// empty stands for an empty column: with tabs as separators the shell's read would swallow it.
+const empty = "-"
+
+// mappingHeader names the columns of the mapping file.
+const mappingHeader = "# name\tuuid\tmountPath\tfilesystem\toptions\twipe\tkind\tkey\n"
+
+// Row is one line of the mapping file.
+type Row struct {
+	Name string
+	// Identity is normalised.
+	Identity string
+	// MountPath is empty for a raw disk.
+	MountPath  string
+	Filesystem string
+	// Options as one word for mount -o.
+	Options   string
+	Wipe      bool
+	Ephemeral bool
+	// Key is what the marker file must hold.
+	Key string
+}
+
+// Rows orders disks as the script goes through them: parents before children, raw disks last (VS-D40).
+func Rows(disks []Disk) []Row {
+	rows := make([]Row, 0, len(disks))
+	for _, d := range disks {
+		r := Row{
+			Name:      d.Name,
+			Identity:  NormalIdentity(d.Identity),
+			Wipe:      d.Wipe && !d.Raw(),
+			Ephemeral: d.Ephemeral,
+			Key:       d.Key(),
+		}
+		if !d.Raw() {
+			r.MountPath = path.Clean(d.MountPath)
+			r.Filesystem = d.Filesystem
+			if r.Filesystem == "" {
+				r.Filesystem = "ext4"
+			}
+			r.Options = strings.Join(d.Options, ",")
+			if r.Options == "" {
+				r.Options = "defaults"
+			}
+		}
+		rows = append(rows, r)
+	}
+	sort.SliceStable(rows, func(i, j int) bool { return depth(rows[i]) < depth(rows[j]) })
+	return rows
+}
+
+func depth(r Row) int {
+	if r.MountPath == "" {
+		return 1 << 16
+	}
+	return strings.Count(r.MountPath, "/")
+}
+
+// Mapping renders the mapping file.
+func Mapping(rows []Row) string {
+	var b strings.Builder
+	b.WriteString(mappingHeader)
+	for _, r := range rows {
+		kind := "persistent"
+		if r.Ephemeral {
+			kind = "ephemeral"
+		}
+		columns := []string{r.Name, r.Identity, r.MountPath, r.Filesystem, r.Options, yesNo(r.Wipe), kind, r.Key}
+		for i, c := range columns {
+			if c == "" {
+				columns[i] = empty
+			}
+		}
+		b.WriteString(strings.Join(columns, "\t"))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// ParseMapping reads a mapping file.
+func ParseMapping(text string) ([]Row, error) {
+	var rows []Row
+	for i, line := range strings.Split(text, "\n") {
+		if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		columns := strings.Split(line, "\t")
+		if len(columns) != 8 {
+			return nil, fmt.Errorf("%s line %d: %d columns, want 8", MappingPath, i+1, len(columns))
+		}
+		for j, c := range columns {
+			if c == empty {
+				columns[j] = ""
+			}
+		}
+		rows = append(rows, Row{
+			Name: columns[0], Identity: columns[1], MountPath: columns[2], Filesystem: columns[3], Options: columns[4],
+			Wipe: columns[5] == "true", Ephemeral: columns[6] == "ephemeral", Key: columns[7],
+		})
+	}
+	return rows, nil
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "true"
+	}
+	return "false"
+}
+
+// diskFiles are the files that the disks of a place add to a guest.
+func diskFiles(disks []Disk) ([]writeFile, error) {
+	rows := Rows(disks)
+	files := []writeFile{
+		{Path: MappingPath, Permissions: "0600", Content: Mapping(rows)},
+		{Path: ScriptPath, Permissions: "0755", Content: script},
+		{Path: "/etc/systemd/system/" + UnitName, Permissions: "0644", Content: unit},
+		{Path: "/etc/systemd/system/containerd.service.d/10-wait-disks.conf", Permissions: "0644", Content: dropIn},
+		{Path: "/etc/systemd/system/kubelet.service.d/10-wait-disks.conf", Permissions: "0644", Content: dropIn},
+		{Path: rulePath, Permissions: "0644", Content: Rule(rows)},
+	}
+	for i := range files {
+		files[i].Owner = "root:root"
+		// The guest renders the whole document as a template first; what looks like one must not be touched.
+		if strings.Contains(files[i].Content, "{{") || strings.Contains(files[i].Content, "{%") ||
+			strings.Contains(files[i].Content, "{#") {
+			files[i].Encoding = "b64"
+			files[i].Content = base64.StdEncoding.EncodeToString([]byte(files[i].Content))
+		}
+	}
+	return files, nil
+}
+
+// diskCommands run before the user's. Commands of a cloud-config are one shell script: exit stops the rest, so that nothing
+// joins a cluster on directories that should have been disks.
+func diskCommands() []string {
+	return []string{
+		"systemctl daemon-reload",
+		"udevadm control --reload",
+		"systemctl enable --now " + UnitName + " || exit 1",
+		"systemctl restart containerd.service",
+	}
+}
+
+const unit = `[Unit]
+Description=Find, format, mount and link the disks of this node's place
+Documentation=https://github.com/berth-dev/berth
+DefaultDependencies=yes
+RequiresMountsFor=/var/lib
+After=local-fs.target systemd-udevd.service
+Wants=systemd-udevd.service
+Before=containerd.service kubelet.service
+ConditionPathExists=` + MappingPath + `
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=` + ScriptPath + `
+TimeoutStartSec=15min
+StandardOutput=journal+console
+StandardError=journal+console
+
+[Install]
+WantedBy=multi-user.target
+`
+
+const dropIn = `[Unit]
+Requires=` + UnitName + `
+After=` + UnitName + `
+`
+
+// rulePath sorts after udev's own rules for persistent storage, which set the serials.
+const rulePath = "/etc/udev/rules.d/62-capv-disks.rules"
+
+// Rule renders the udev rules that link every disk of the place under LinkDir, by its serial in each form that SCSI, NVMe and
+// multipath devices show it in (VS-D35).
+func Rule(rows []Row) string {
+	var b strings.Builder
+	b.WriteString("# One link per disk of this node's place, by serial.\n")
+	b.WriteString("SUBSYSTEM!=\"block\", GOTO=\"capv_end\"\n")
+	b.WriteString("ENV{DEVTYPE}!=\"disk\", GOTO=\"capv_end\"\n")
+	for _, r := range rows {
+		link := strings.TrimPrefix(LinkDir, "/dev/") + "/" + r.Name
+		for _, match := range []string{
+			fmt.Sprintf("ENV{ID_SERIAL}==\"3%s|%s\"", r.Identity, r.Identity),
+			fmt.Sprintf("ENV{ID_SERIAL_SHORT}==\"%s\"", r.Identity),
+			fmt.Sprintf("ENV{ID_WWN_WITH_EXTENSION}==\"0x%s\"", r.Identity),
+			fmt.Sprintf("ENV{DM_UUID}==\"mpath-3%s\"", r.Identity),
+		} {
+			fmt.Fprintf(&b, "%s, SYMLINK+=\"%s\"\n", match, link)
+		}
+	}
+	b.WriteString("LABEL=\"capv_end\"\n")
+	return b.String()
+}
