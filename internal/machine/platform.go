@@ -82,6 +82,8 @@ type ObservedNIC struct {
 type ServerSpec struct {
 	Name string
 	Mark Mark
+	// Location is where it is created (datacenter, zone): the place's when it names one, else the shape's.
+	Location string
 	// Place is the copy of the slot taken at the claim, nil when the machine has no pool.
 	Place *slot.Slot
 	// Shape is the platform's own description (image, sizes, folder, network devices); only its adapter reads it.
@@ -108,6 +110,9 @@ type Volume struct {
 	Identity string
 	SizeGiB  int32
 	Unit     *int32
+	// Marked: the mark beside the volume names exactly the key it was looked up with. Without it nothing found at an address
+	// is adopted or deleted.
+	Marked bool
 }
 
 // VolumeSpec is a persistent volume to create or to find.
@@ -184,7 +189,8 @@ type Platform interface {
 	// Operation asks after an operation in flight and makes sure that its end wakes the owner.
 	Operation(ctx context.Context, op Operation) (OperationState, error)
 
-	// PlanVolume chooses the address of a volume that does not exist yet, after a look at free space. No side effect.
+	// PlanVolume says where the volume of spec.Key lies: where its mark is found among the locations it could have been
+	// placed in, else, after a look at free space, where it is to be created. No side effect.
 	PlanVolume(ctx context.Context, spec VolumeSpec) (address string, err error)
 	// LookupVolume reads a volume at spec.Address. NotFound if there is none.
 	LookupVolume(ctx context.Context, spec VolumeSpec) (*Volume, error)

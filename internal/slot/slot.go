@@ -108,7 +108,9 @@ func (c Consumer) Same(o Consumer) bool {
 // View is all that a decision about one pool needs.
 type View struct {
 	// Pool names it in messages: namespace/name.
-	Pool     string
+	Pool string
+	// Cluster that the pool belongs to.
+	Cluster  string
 	Consumer *Consumer
 	Slots    []Slot
 	Records  []Record

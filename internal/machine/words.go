@@ -1,0 +1,75 @@
+package machine
+
+// Reasons of results that the engine itself gives; a platform's own reasons (Error.Reason) pass through unchanged. They are
+// neutral: a controller whose published API has another word for one maps it at the edge (Creating may read Cloning there).
+const (
+	ReasonNoAvailableSlots     = "NoAvailableSlots"
+	ReasonPoolBound            = "PoolBoundToOtherConsumer"
+	ReasonConsumerUnknown      = "ConsumerUnknown"
+	ReasonPoolOfOtherCluster   = "PoolOfOtherCluster"
+	ReasonPoolDeleting         = "PoolDeleting"
+	ReasonSlotQuarantined      = "SlotQuarantined"
+	ReasonPlaceUnknown         = "PlaceUnknown"
+	ReasonDisksProvisioning    = "DisksProvisioning"
+	ReasonDiskStillAttached    = "DiskStillAttached"
+	ReasonDiskError            = "DiskError"
+	ReasonCreating             = "Creating"
+	ReasonCreateFailed         = "CreateFailed"
+	ReasonServerNotOurs        = "ServerNotOurs"
+	ReasonServerUnreadable     = "ServerUnreadable"
+	ReasonServerLost           = "ServerLost"
+	ReasonFitting              = "Fitting"
+	ReasonFitFailed            = "FitFailed"
+	ReasonUnexpectedDisk       = "UnexpectedDisk"
+	ReasonPoweringOn           = "PoweringOn"
+	ReasonPowerOnFailed        = "PowerOnFailed"
+	ReasonWaitingForAddresses  = "WaitingForNetworkAddresses"
+	ReasonPoweredOff           = "PoweredOff"
+	ReasonSuspended            = "Suspended"
+	ReasonDeleting             = "Deleting"
+	ReasonDeletionFailed       = "DeletionFailed"
+	ReasonPoweringOff          = "PoweringOff"
+	ReasonDetaching            = "Detaching"
+	ReasonSnapshotInTheWay     = "SnapshotInTheWay"
+	ReasonTaskFailure          = "TaskFailure"
+	ReasonRecordingFailed      = "RecordingFailed"
+	ReasonBootstrapUnavailable = "BootstrapDataUnavailable"
+)
+
+// Reasons of events.
+const (
+	EventSlotAllocated    = "SlotAllocated"
+	EventSlotVacated      = "SlotVacated"
+	EventSlotReleased     = "SlotReleased"
+	EventSlotQuarantined  = "SlotQuarantined"
+	EventConsumerUnbound  = "ConsumerUnbound"
+	EventCreateStarted    = "CreateStarted"
+	EventCreateFailed     = "CreateFailed"
+	EventPowerOnFailed    = "PowerOnFailed"
+	EventOperationFailed  = "OperationFailed"
+	EventServerLost       = "ServerLost"
+	EventDestroyStarted   = "DestroyStarted"
+	EventDetached         = "PersistentDiskDetached"
+	EventForeignDetached  = "ForeignDiskDetached"
+	EventStillAttached    = "PersistentDiskStillAttached"
+	EventVolumeCreated    = "PersistentDiskCreated"
+	EventVolumeAdopted    = "PersistentDiskAdopted"
+	EventVolumeError      = "PersistentDiskError"
+	EventReclaimAnnounced = "PersistentDisksToBeDeleted"
+	EventReclaimStarted   = "PersistentDiskReclaimStarted"
+	EventReclaimed        = "PersistentDiskReclaimed"
+	EventReclaimFailed    = "PersistentDiskReclaimFailed"
+	EventVolumesRetained  = "PersistentDisksRetained"
+)
+
+// Kinds of operations.
+const (
+	OpCreate       = "Create"
+	OpFit          = "Fit"
+	OpPowerOn      = "PowerOn"
+	OpPowerOff     = "PowerOff"
+	OpDetach       = "Detach"
+	OpDestroy      = "Destroy"
+	OpCreateVolume = "CreateVolume"
+	OpDeleteVolume = "DeleteVolume"
+)
