@@ -70,6 +70,19 @@ type VSphereVMStatus struct {
 	// +optional
 	TaskKind string `json:"taskKind,omitempty"`
 
+	// cloneEnded: the last clone that was asked for ended without a virtual machine, as vCenter told us. While it is false and
+	// no virtual machine was ever seen, a clone may still be under way.
+	// +optional
+	CloneEnded bool `json:"cloneEnded,omitempty"`
+
+	// powerOnRequestedTime is when the first power-on was decided, written before vCenter was asked.
+	// +optional
+	PowerOnRequestedTime *metav1.Time `json:"powerOnRequestedTime,omitempty"`
+
+	// absentSince is when a deletion first found nothing of a virtual machine whose clone may still be under way.
+	// +optional
+	AbsentSince *metav1.Time `json:"absentSince,omitempty"`
+
 	// retryAfter is the time before which a failed task is not tried again.
 	// +optional
 	RetryAfter *metav1.Time `json:"retryAfter,omitempty"`

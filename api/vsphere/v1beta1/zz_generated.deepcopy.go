@@ -1714,6 +1714,14 @@ func (in *VSphereVMStatus) DeepCopyInto(out *VSphereVMStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.PowerOnRequestedTime != nil {
+		in, out := &in.PowerOnRequestedTime, &out.PowerOnRequestedTime
+		*out = (*in).DeepCopy()
+	}
+	if in.AbsentSince != nil {
+		in, out := &in.AbsentSince, &out.AbsentSince
+		*out = (*in).DeepCopy()
+	}
 	if in.RetryAfter != nil {
 		in, out := &in.RetryAfter, &out.RetryAfter
 		*out = (*in).DeepCopy()
