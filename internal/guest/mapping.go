@@ -38,6 +38,9 @@ type Row struct {
 	Key string
 }
 
+// Raw reports whether the row is of a raw disk.
+func (r Row) Raw() bool { return r.MountPath == "" }
+
 // Rows orders disks as the script goes through them: parents before children, raw disks last (VS-D40).
 func Rows(disks []Disk) []Row {
 	rows := make([]Row, 0, len(disks))
