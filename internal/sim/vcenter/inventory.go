@@ -1,0 +1,301 @@
+package vcenter
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+// Inventory is what exists when the simulated vCenter starts.
+type Inventory struct {
+	Datacenters []DatacenterSpec
+}
+
+// DatacenterSpec describes a datacenter with one compute cluster.
+type DatacenterSpec struct {
+	Name string
+	// Cluster of Hosts hosts named <cluster>-h<n>.
+	Cluster string
+	Hosts   int
+	// ResourcePool is a child of the cluster's root pool, Folder a child of the datacenter's VM folder.
+	ResourcePool, Folder string
+	// Datastores are shared: mounted on every host.
+	Datastores []DatastoreSpec
+	// Networks are port groups of a distributed switch that every host is a member of.
+	Networks []string
+	// Templates are placed in the datacenter's VM folder, on the first datastore and the first network.
+	Templates []TemplateSpec
+}
+
+// DatastoreSpec describes a shared datastore.
+type DatastoreSpec struct {
+	Name        string
+	CapacityGiB int64
+}
+
+// TemplateSpec describes a VM template: one thin system disk on a paravirtual SCSI controller, one vmxnet3 NIC.
+type TemplateSpec struct {
+	Name      string
+	DiskGiB   int64
+	NumCPUs   int32
+	MemoryMiB int64
+	// HardwareVersion like "vmx-19".
+	HardwareVersion string
+	GuestID         string
+}
+
+// DefaultInventory is two datacenters, dc-a and dc-b, each with a cluster (cl-a, cl-b) of three hosts, a resource pool and
+// a VM folder k8s, shared datastores (ds-shared-a and ds-shared-a2, ds-shared-b), port groups pg-node and pg-stor, and the
+// templates os-v136-3 and os-v137-0.
+func DefaultInventory() *Inventory {
+	templates := []TemplateSpec{
+		{Name: "os-v136-3", DiskGiB: 20, NumCPUs: 2, MemoryMiB: 2048, HardwareVersion: "vmx-19", GuestID: "ubuntu64Guest"},
+		{Name: "os-v137-0", DiskGiB: 20, NumCPUs: 2, MemoryMiB: 2048, HardwareVersion: "vmx-19", GuestID: "ubuntu64Guest"},
+	}
+	networks := []string{"pg-node", "pg-stor"}
+	return &Inventory{Datacenters: []DatacenterSpec{
+		{
+			Name: "dc-a", Cluster: "cl-a", Hosts: 3, ResourcePool: "k8s", Folder: "k8s", Networks: networks, Templates: templates,
+			Datastores: []DatastoreSpec{{Name: "ds-shared-a", CapacityGiB: 64 << 10}, {Name: "ds-shared-a2", CapacityGiB: 16 << 10}},
+		},
+		{
+			Name: "dc-b", Cluster: "cl-b", Hosts: 3, ResourcePool: "k8s", Folder: "k8s", Networks: networks, Templates: templates,
+			Datastores: []DatastoreSpec{{Name: "ds-shared-b", CapacityGiB: 64 << 10}},
+		},
+	}}
+}
+
+// builder creates an inventory through the vSphere API, as an administrator would.
+type builder struct {
+	ctx    context.Context
+	server *Server
+	client *vim25.Client
+}
+
+func (b *builder) create(inv *Inventory) error {
+	root := object.NewRootFolder(b.client)
+	for _, spec := range inv.Datacenters {
+		if err := b.datacenter(root, spec); err != nil {
+			return fmt.Errorf("creating datacenter %s: %w", spec.Name, err)
+		}
+	}
+	return nil
+}
+
+func (b *builder) datacenter(root *object.Folder, spec DatacenterSpec) error {
+	dc, err := root.CreateDatacenter(b.ctx, spec.Name)
+	if err != nil {
+		return err
+	}
+	folders, err := dc.Folders(b.ctx)
+	if err != nil {
+		return err
+	}
+	dvs, err := b.distributedSwitch(folders, spec)
+	if err != nil {
+		return err
+	}
+	pool, hosts, err := b.cluster(folders, dvs, spec)
+	if err != nil {
+		return err
+	}
+	for _, ds := range spec.Datastores {
+		if err := b.datastore(spec.Name, ds, hosts); err != nil {
+			return fmt.Errorf("datastore %s: %w", ds.Name, err)
+		}
+	}
+	if spec.Folder != "" {
+		if _, err := folders.VmFolder.CreateFolder(b.ctx, spec.Folder); err != nil {
+			return err
+		}
+	}
+	for _, tmpl := range spec.Templates {
+		if err := b.template(folders, pool, spec, tmpl); err != nil {
+			return fmt.Errorf("template %s: %w", tmpl.Name, err)
+		}
+	}
+	return nil
+}
+
+func (b *builder) distributedSwitch(folders *object.DatacenterFolders, spec DatacenterSpec) (*object.DistributedVirtualSwitch, error) {
+	config := &types.VMwareDVSConfigSpec{}
+	config.Name = "dvs-" + spec.Name
+	task, err := folders.NetworkFolder.CreateDVS(b.ctx, types.DVSCreateSpec{ConfigSpec: config})
+	if err != nil {
+		return nil, err
+	}
+	info, err := task.WaitForResult(b.ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	dvs := object.NewDistributedVirtualSwitch(b.client, info.Result.(types.ManagedObjectReference))
+	for _, name := range spec.Networks {
+		task, err := dvs.AddPortgroup(b.ctx, []types.DVPortgroupConfigSpec{{
+			Name: name, Type: string(types.DistributedVirtualPortgroupPortgroupTypeEarlyBinding), NumPorts: 512,
+		}})
+		if err != nil {
+			return nil, err
+		}
+		if err := task.Wait(b.ctx); err != nil {
+			return nil, fmt.Errorf("port group %s: %w", name, err)
+		}
+	}
+	return dvs, nil
+}
+
+func (b *builder) cluster(folders *object.DatacenterFolders, dvs *object.DistributedVirtualSwitch, spec DatacenterSpec) (*object.ResourcePool, []*object.HostSystem, error) {
+	cluster, err := folders.HostFolder.CreateCluster(b.ctx, spec.Cluster, types.ClusterConfigSpecEx{})
+	if err != nil {
+		return nil, nil, err
+	}
+	var hosts []*object.HostSystem
+	for n := range spec.Hosts {
+		host, err := b.host(cluster, dvs, fmt.Sprintf("%s-h%d", spec.Cluster, n+1))
+		if err != nil {
+			return nil, nil, err
+		}
+		hosts = append(hosts, host)
+	}
+	pool, err := cluster.ResourcePool(b.ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if spec.ResourcePool != "" {
+		if _, err := pool.Create(b.ctx, spec.ResourcePool, types.DefaultResourceConfigSpec()); err != nil {
+			return nil, nil, err
+		}
+	}
+	return pool, hosts, nil
+}
+
+func (b *builder) host(cluster *object.ClusterComputeResource, dvs *object.DistributedVirtualSwitch, name string) (*object.HostSystem, error) {
+	task, err := cluster.AddHost(b.ctx, types.HostConnectSpec{HostName: name}, true, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	info, err := task.WaitForResult(b.ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	host := object.NewHostSystem(b.client, info.Result.(types.ManagedObjectReference))
+	task, err = dvs.Reconfigure(b.ctx, &types.DVSConfigSpec{Host: []types.DistributedVirtualSwitchHostMemberConfigSpec{{
+		Operation: string(types.ConfigSpecOperationAdd), Host: host.Reference(),
+	}}})
+	if err != nil {
+		return nil, err
+	}
+	return host, task.Wait(b.ctx)
+}
+
+// datastore makes one directory a datastore of all hosts: vcsim recognises the name and mounts the first one again.
+func (b *builder) datastore(datacenter string, spec DatastoreSpec, hosts []*object.HostSystem) error {
+	dir := filepath.Join(b.server.opts.Dir, "datastores", datacenter, spec.Name)
+	// The world is in memory: files of an earlier life would only look like orphans.
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	var ref types.ManagedObjectReference
+	for _, host := range hosts {
+		system, err := host.ConfigManager().DatastoreSystem(b.ctx)
+		if err != nil {
+			return err
+		}
+		ds, err := system.CreateLocalDatastore(b.ctx, spec.Name, dir)
+		if err != nil {
+			return err
+		}
+		if ds.Reference().Value != "" {
+			ref = ds.Reference()
+		}
+	}
+	capacity := spec.CapacityGiB << 30
+	registry := b.server.registry
+	for _, entity := range registry.All("Datastore") {
+		ds, ok := entity.(*simulator.Datastore)
+		if !ok || ds.Summary.Url != dir {
+			continue
+		}
+		ref = ds.Self
+		ctx := b.server.internalContext()
+		ctx.WithLock(ds, func() {
+			ds.Summary.Capacity, ds.Summary.FreeSpace = capacity, capacity
+			ds.Summary.MultipleHostAccess = types.NewBool(true)
+			ds.Summary.Type = string(types.HostFileSystemVolumeFileSystemTypeVMFS)
+			ds.Info.GetDatastoreInfo().FreeSpace = capacity
+		})
+	}
+	if ref.Value == "" {
+		return fmt.Errorf("%q was not created", spec.Name)
+	}
+	return nil
+}
+
+func (b *builder) template(folders *object.DatacenterFolders, pool *object.ResourcePool, dc DatacenterSpec, spec TemplateSpec) error {
+	var devices object.VirtualDeviceList
+	scsi, err := devices.CreateSCSIController("pvscsi")
+	if err != nil {
+		return err
+	}
+	devices = append(devices, scsi)
+	dir := fmt.Sprintf("[%s] %s", dc.Datastores[0].Name, spec.Name)
+	disk := devices.CreateDisk(scsi.(types.BaseVirtualController), types.ManagedObjectReference{}, dir+"/"+spec.Name+".vmdk")
+	disk.CapacityInKB = spec.DiskGiB << 20
+	devices = append(devices, disk)
+	if len(dc.Networks) > 0 {
+		backing, err := b.networkBacking(folders, dc.Networks[0])
+		if err != nil {
+			return err
+		}
+		nic, err := devices.CreateEthernetCard("vmxnet3", backing)
+		if err != nil {
+			return err
+		}
+		devices = append(devices, nic)
+	}
+	config := types.VirtualMachineConfigSpec{
+		Name: spec.Name, GuestId: spec.GuestID, NumCPUs: spec.NumCPUs, MemoryMB: spec.MemoryMiB, Version: spec.HardwareVersion,
+		Files: &types.VirtualMachineFileInfo{VmPathName: fmt.Sprintf("[%s]", dc.Datastores[0].Name)},
+	}
+	if config.DeviceChange, err = devices.ConfigSpec(types.VirtualDeviceConfigSpecOperationAdd); err != nil {
+		return err
+	}
+	task, err := folders.VmFolder.CreateVM(b.ctx, config, pool, nil)
+	if err != nil {
+		return err
+	}
+	info, err := task.WaitForResult(b.ctx, nil)
+	if err != nil {
+		return err
+	}
+	return object.NewVirtualMachine(b.client, info.Result.(types.ManagedObjectReference)).MarkAsTemplate(b.ctx)
+}
+
+func (b *builder) networkBacking(folders *object.DatacenterFolders, name string) (types.BaseVirtualDeviceBackingInfo, error) {
+	children, err := folders.NetworkFolder.Children(b.ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, child := range children {
+		pg, ok := child.(*object.DistributedVirtualPortgroup)
+		if !ok {
+			continue
+		}
+		found, err := pg.ObjectName(b.ctx)
+		if err != nil {
+			return nil, err
+		}
+		if found == name {
+			return pg.EthernetCardBackingInfo(b.ctx)
+		}
+	}
+	return nil, fmt.Errorf("port group %q not found", name)
+}
