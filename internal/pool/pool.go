@@ -26,7 +26,8 @@ type State struct {
 	Namespace, Name string
 	// Cluster is the name of the cluster that the pool belongs to.
 	Cluster string
-	// Slots as declared, in order of preference.
+	// Slots as declared, in order of preference. The Store resolves their location: the slot's, else the pool's, else that of
+	// the template in use.
 	Slots []slot.Slot
 	// ReleaseDelay is how long a released slot keeps its disks; the Store resolves the default (24 h).
 	ReleaseDelay time.Duration
@@ -78,7 +79,8 @@ type Facts interface {
 	// the same name has another UID). A holder without owner is judged by its infrastructure machine.
 	MachineGone(ctx context.Context, holder slot.Holder) (bool, error)
 	// HolderGone: the infrastructure machine (by mark) does not exist any more, nor any object of ours that stands for its
-	// server. Used to repair a slot whose holder vanished without giving it back.
+	// server. Used to repair a slot whose holder vanished without giving it back. It is asked for every slot in use in every
+	// pass, so a cache may answer no; only a yes must come from a live read.
 	HolderGone(ctx context.Context, holder slot.Holder) (bool, error)
 	// Node asks for the workload Node with the slot's host name, the holder's server being proven gone, and deletes a stale one
 	// with a UID precondition.
@@ -102,23 +104,13 @@ type Summary struct {
 	DiskErrors               map[string]string
 	// Held: slots in use.
 	Held []string
+	// Troubles: what could not be told or done this time, each in one sentence.
+	Troubles []string
 	// Empty: no volume of the pool exists any more (or all are retained): a pool being deleted may go.
 	Empty bool
 	// Next is when the pool wants to be looked at again without an event, 0 for never.
 	Next time.Duration
-	// Events to publish, in order.
-	Events []machine.Event
 }
 
 // PlatformFor gives the platform of a pool. Its error says why it cannot be reached.
 type PlatformFor func(ctx context.Context) (machine.Platform, error)
-
-
-func (s *State) record(hostName string) *slot.Record {
-	for i := range s.Records {
-		if s.Records[i].HostName == hostName {
-			return &s.Records[i]
-		}
-	}
-	return nil
-}

@@ -2,8 +2,14 @@ package pool
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
 	"time"
 
+	"github.com/berth-dev/berth/internal/disk"
 	"github.com/berth-dev/berth/internal/machine"
 	"github.com/berth-dev/berth/internal/slot"
 )
@@ -12,55 +18,262 @@ import (
 type Options struct {
 	// Now is the clock, time.Now if nil.
 	Now func() time.Time
-	// Linger is how long the first of several callers waits for company before the write; 0 means 2 ms, negative none.
+	// Linger is how long the first of several callers waits for company before the write; 0 means 2 ms, negative not at all.
 	Linger time.Duration
-	// Changed, if set, is called after every durable change of the state, with the marks of the waiting machines' pool:
-	// the controller wakes machines that wait for a slot and the pool itself.
+	// Emit publishes an event on the pool, at the moment it is called: what is to be deleted is told before it is deleted.
+	Emit func(machine.Event)
+	// Changed, if set, is called after every durable change of the state.
 	Changed func()
 }
 
-// Writer is the one writer of a pool's status in this process. It implements machine.Places.
+// Writer is the one writer of a pool's status in this process. It implements machine.Places for the pool's machines.
 type Writer struct {
 	store    Store
 	facts    Facts
 	platform PlatformFor
 	options  Options
+
+	mu      sync.Mutex
+	queue   []*change
+	running bool
+	// passing serialises Reconcile; machines are serialised by their own controllers.
+	passing sync.Mutex
 }
 
 var _ machine.Places = (*Writer)(nil)
 
 // NewWriter returns the writer of one pool. There must be one per pool in the process (see Writers).
 func NewWriter(store Store, facts Facts, platform PlatformFor, options Options) *Writer {
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	if options.Linger == 0 {
+		options.Linger = 2 * time.Millisecond
+	}
+	if options.Emit == nil {
+		options.Emit = func(machine.Event) {}
+	}
+	if options.Changed == nil {
+		options.Changed = func() {}
+	}
 	return &Writer{store: store, facts: facts, platform: platform, options: options}
 }
 
-// Claim implements machine.Places.
-func (w *Writer) Claim(ctx context.Context, request slot.Request) (slot.Slot, error) {
-	panic("to be written")
+// change is one caller's part of a write. apply may run several times, on ever fresher states; it must leave the state alone
+// when it returns an error.
+type change struct {
+	apply func(*State) error
+	done  chan error
 }
 
-// Ensure implements machine.Places.
-func (w *Writer) Ensure(ctx context.Context, holder slot.Holder, spec machine.ServerSpec) ([]machine.Volume, error) {
-	panic("to be written")
+const (
+	// conflictBudget bounds the attempts of one write (VS-A15); beyond it the callers come back later.
+	conflictBudget = 8
+	// writeTimeout bounds one batch; it is not any caller's context, because a batch belongs to many.
+	writeTimeout = 30 * time.Second
+)
+
+// update applies a change to the newest state and returns when the result is durable, or with apply's error.
+func (w *Writer) update(ctx context.Context, apply func(*State) error) error {
+	c := &change{apply: apply, done: make(chan error, 1)}
+	w.mu.Lock()
+	w.queue = append(w.queue, c)
+	if !w.running {
+		w.running = true
+		go w.drain(context.WithoutCancel(ctx))
+	}
+	w.mu.Unlock()
+	select {
+	case err := <-c.done:
+		return err
+	case <-ctx.Done():
+		return &machine.Error{Kind: machine.Broken, Reason: machine.ReasonRecordingFailed, Message: "the pool's record was not written in time", Err: ctx.Err()}
+	}
 }
 
-// Attached implements machine.Places.
-func (w *Writer) Attached(ctx context.Context, holder slot.Holder, server *machine.Server) error {
-	panic("to be written")
+// read returns the newest state, shared with whatever write is under way.
+func (w *Writer) read(ctx context.Context) (State, error) {
+	got := make(chan State, conflictBudget+1)
+	err := w.update(ctx, func(s *State) error {
+		select {
+		case got <- clone(*s):
+		default:
+		}
+		return nil
+	})
+	if err != nil {
+		return State{}, err
+	}
+	var last State
+	for {
+		select {
+		case last = <-got:
+		default:
+			return last, nil
+		}
+	}
 }
 
-// Volumes implements machine.Places.
-func (w *Writer) Volumes(ctx context.Context, holder slot.Holder) ([]machine.Volume, error) {
-	panic("to be written")
+// drain writes batches until nobody waits.
+func (w *Writer) drain(ctx context.Context) {
+	if w.options.Linger > 0 {
+		linger := time.NewTimer(w.options.Linger)
+		<-linger.C
+	}
+	for {
+		w.mu.Lock()
+		batch := w.queue
+		w.queue = nil
+		if len(batch) == 0 {
+			w.running = false
+			w.mu.Unlock()
+			return
+		}
+		w.mu.Unlock()
+		w.write(ctx, batch)
+	}
 }
 
-// Vacate implements machine.Places.
-func (w *Writer) Vacate(ctx context.Context, holder slot.Holder) error {
-	panic("to be written")
+func (w *Writer) write(ctx context.Context, batch []*change) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	results := make([]error, len(batch))
+	changed, err := w.attempt(ctx, batch, results)
+	for i, c := range batch {
+		if err != nil {
+			c.done <- err
+		} else {
+			c.done <- results[i]
+		}
+	}
+	if changed {
+		w.options.Changed()
+	}
 }
 
-// Reconcile carries the pool itself one pass further: initialises and repairs records, frees vacated slots from facts,
-// reclaims what is due, unbinds an empty pool, prunes records of removed slots; for a pool being deleted, reclaims everything.
-func (w *Writer) Reconcile(ctx context.Context) (Summary, error) {
-	panic("to be written")
+func (w *Writer) attempt(ctx context.Context, batch []*change, results []error) (changed bool, err error) {
+	for range conflictBudget {
+		state, version, err := w.store.Load(ctx)
+		if err != nil {
+			return false, storeError(err)
+		}
+		next := clone(state)
+		for i, c := range batch {
+			results[i] = c.apply(&next)
+		}
+		if reflect.DeepEqual(next, state) {
+			return false, nil
+		}
+		switch err := w.store.Save(ctx, next, version); {
+		case err == nil:
+			return true, nil
+		case !errors.Is(err, ErrStale):
+			return false, storeError(err)
+		}
+	}
+	return false, &machine.Error{
+		Kind: machine.Busy, Reason: machine.ReasonRecordingFailed, RetryAfter: time.Second,
+		Message: "the pool is being changed by others; its record was not written",
+	}
+}
+
+func storeError(err error) error {
+	if errors.Is(err, ErrGone) {
+		return &machine.Error{Kind: machine.NotFound, Reason: machine.ReasonPlaceUnknown, Message: "the pool does not exist", Err: err}
+	}
+	return &machine.Error{Kind: machine.Broken, Reason: machine.ReasonRecordingFailed, Message: "the pool cannot be read or written", Err: err}
+}
+
+// clone copies what a change may alter. Pointers inside the records are never written through.
+func clone(s State) State {
+	if s.Consumer != nil {
+		c := *s.Consumer
+		s.Consumer = &c
+	}
+	s.Records = slices.Clone(s.Records)
+	s.Disks = slices.Clone(s.Disks)
+	s.Ephemeral = slices.Clone(s.Ephemeral)
+	return s
+}
+
+// Writers keeps one Writer per pool.
+type Writers struct {
+	// New makes the writer of a pool on first use.
+	New func(namespace, name string) *Writer
+
+	mu  sync.Mutex
+	all map[string]*Writer
+}
+
+// For returns the writer of a pool.
+func (ws *Writers) For(namespace, name string) *Writer {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	key := namespace + "/" + name
+	w := ws.all[key]
+	if w == nil {
+		w = ws.New(namespace, name)
+		if ws.all == nil {
+			ws.all = map[string]*Writer{}
+		}
+		ws.all[key] = w
+	}
+	return w
+}
+
+// Forget drops the writer of a pool that does not exist any more.
+func (ws *Writers) Forget(namespace, name string) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	delete(ws.all, namespace+"/"+name)
+}
+
+// Mark is the mark under which the operations of a pool itself (reclaims) wake it: the adapter delivers it in its changes like a
+// machine's. No machine has such a mark.
+func Mark(namespace, name string) machine.Mark {
+	return machine.Mark(fmt.Sprintf("pool:%s/%s", namespace, name))
+}
+
+// record finds a slot's record.
+func (s *State) record(hostName string) *slot.Record {
+	for i := range s.Records {
+		if s.Records[i].HostName == hostName {
+			return &s.Records[i]
+		}
+	}
+	return nil
+}
+
+// heldBy finds the record of the slot that a machine has; a slot that only remembers it does not count.
+func (s *State) heldBy(holder slot.Holder) *slot.Record {
+	for i := range s.Records {
+		r := &s.Records[i]
+		switch r.State {
+		case slot.Held, slot.Vacating, slot.Quarantined:
+			if r.Holder.Same(holder) {
+				return r
+			}
+		case slot.Available, slot.Released, slot.Reclaiming:
+		}
+	}
+	return nil
+}
+
+// disk finds a disk's record.
+func (s *State) disk(hostName, name string) *disk.Record {
+	for i := range s.Disks {
+		if s.Disks[i].HostName == hostName && s.Disks[i].Name == name {
+			return &s.Disks[i]
+		}
+	}
+	return nil
+}
+
+// put stores a disk's record in place of the one it had.
+func (s *State) put(rec disk.Record) {
+	if have := s.disk(rec.HostName, rec.Name); have != nil {
+		*have = rec
+		return
+	}
+	s.Disks = append(s.Disks, rec)
 }

@@ -1,0 +1,286 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/berth-dev/berth/internal/disk"
+	"github.com/berth-dev/berth/internal/machine"
+	"github.com/berth-dev/berth/internal/slot"
+)
+
+// safetyNet is when a machine that waits for the pool looks again although no event woke it.
+const safetyNet = time.Minute
+
+// Claim implements machine.Places. The decision is made on the state that is written, so two machines never get one slot.
+func (w *Writer) Claim(ctx context.Context, request slot.Request) (slot.Slot, error) {
+	occupants, err := w.occupants(ctx)
+	if err != nil {
+		return slot.Slot{}, err
+	}
+	var given slot.Slot
+	err = w.update(ctx, func(s *State) error {
+		records := s.Records
+		if !slot.Complete(s.Slots, s.Records) {
+			if occupants == nil {
+				return &machine.Error{Kind: machine.Busy, Reason: machine.ReasonRecordingFailed, RetryAfter: time.Second, Message: "the pool's slots changed just now"}
+			}
+			records, _ = slot.Rebuild(s.Slots, s.Records, occupants)
+		}
+		view := slot.View{Pool: s.Key(), Cluster: s.Cluster, Consumer: s.Consumer, Slots: s.Slots, Records: records, Busy: busy(s)}
+		choice, _, err := slot.Pick(view, request)
+		if err != nil {
+			return claimError(err)
+		}
+		if s.Deleting && !held(records, request.Holder) {
+			return &machine.Error{Kind: machine.Refused, Reason: machine.ReasonPoolDeleting, RetryAfter: safetyNet, Message: fmt.Sprintf("pool %s is being deleted and gives no more slots", s.Key())}
+		}
+		given = choice.Slot
+		if !choice.Changed {
+			return nil
+		}
+		s.Records = slices.Clone(records)
+		*s.record(choice.Record.HostName) = choice.Record
+		if choice.Consumer.Name != "" {
+			consumer := choice.Consumer
+			s.Consumer = &consumer
+		}
+		return nil
+	})
+	return given, err
+}
+
+func held(records []slot.Record, holder slot.Holder) bool {
+	s := State{Records: records}
+	return s.heldBy(holder) != nil
+}
+
+// occupants asks who sits where when a slot has no record: at the pool's first use, after a slot was added, after the status
+// was lost. nil when every slot has a record.
+func (w *Writer) occupants(ctx context.Context) (map[string]slot.Holder, error) {
+	s, err := w.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if slot.Complete(s.Slots, s.Records) {
+		return nil, nil
+	}
+	return w.askOccupants(ctx)
+}
+
+func (w *Writer) askOccupants(ctx context.Context) (map[string]slot.Holder, error) {
+	occupants, err := w.facts.Occupants(ctx)
+	if err != nil {
+		return nil, &machine.Error{Kind: machine.Broken, Reason: machine.ReasonRecordingFailed, Message: "cannot tell which machines have a slot of the pool", Err: err}
+	}
+	if occupants == nil {
+		occupants = map[string]slot.Holder{}
+	}
+	return occupants, nil
+}
+
+// claimError gives the typed refusals of the slot package their reasons.
+func claimError(err error) error {
+	e := &machine.Error{Kind: machine.Busy, Message: err.Error(), RetryAfter: safetyNet}
+	var (
+		full        *slot.NoAvailableSlots
+		bound       *slot.PoolBoundToOtherConsumer
+		unknown     *slot.ConsumerUnknown
+		other       *slot.OtherCluster
+		quarantined *slot.SlotQuarantined
+		contested   *slot.SlotHeldByOther
+		gone        *slot.SlotGone
+	)
+	switch {
+	case errors.As(err, &full):
+		e.Reason = machine.ReasonNoAvailableSlots
+	case errors.As(err, &bound):
+		e.Reason = machine.ReasonPoolBound
+	case errors.As(err, &unknown):
+		e.Reason = machine.ReasonConsumerUnknown
+	case errors.As(err, &other):
+		e.Kind, e.Reason = machine.Refused, machine.ReasonPoolOfOtherCluster
+	case errors.As(err, &quarantined), errors.As(err, &contested):
+		e.Kind, e.Reason = machine.Refused, machine.ReasonSlotQuarantined
+	case errors.As(err, &gone):
+		e.Kind, e.Reason = machine.Refused, machine.ReasonPlaceUnknown
+	default:
+		e.Reason = machine.ReasonNoAvailableSlots
+	}
+	return e
+}
+
+// busy says which slots nobody may claim because of their disks (VS-A12).
+func busy(s *State) map[string]string {
+	out := map[string]string{}
+	for _, d := range s.Disks {
+		switch {
+		case d.Phase == disk.Reclaiming, d.Phase == disk.Error && d.Interrupted == disk.Reclaiming:
+			out[d.HostName] = fmt.Sprintf("disk %s is being deleted", d.Name)
+		case d.Phase == disk.Error:
+			out[d.HostName] = fmt.Sprintf("disk %s: %s", d.Name, d.LastError)
+		}
+	}
+	return out
+}
+
+// Ensure implements machine.Places. Volumes are made when a place is claimed, not when it is declared: a spare slot costs
+// nothing.
+func (w *Writer) Ensure(ctx context.Context, holder slot.Holder, spec machine.ServerSpec) ([]machine.Volume, error) {
+	if spec.Place == nil {
+		return nil, nil
+	}
+	persistent := 0
+	for _, d := range spec.Place.Disks {
+		if !d.Ephemeral {
+			persistent++
+		}
+	}
+	if persistent == 0 {
+		return nil, nil
+	}
+	platform, err := w.platform(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := w.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rec := s.heldBy(holder)
+	if rec == nil || rec.State != slot.Held || rec.HostName != spec.Place.HostName {
+		return nil, placeUnknown(&s, holder)
+	}
+	run := &run{
+		writer: w, platform: platform, hostName: spec.Place.HostName, location: spec.Location, mark: machine.Mark(holder.Mark),
+		may: func(s *State) error {
+			if r := s.heldBy(holder); r == nil || r.State != slot.Held || r.HostName != spec.Place.HostName {
+				return placeUnknown(s, holder)
+			}
+			return nil
+		},
+	}
+	for _, d := range spec.Place.Disks {
+		if d.Ephemeral {
+			continue
+		}
+		run.add(&s, *spec.Place, d, spec.Shape, disk.Want{Purpose: disk.Use, SizeGiB: d.SizeGiB, OwnerName: holder.Name, OwnerMark: holder.Mark})
+	}
+	if err := run.all(ctx); err != nil {
+		return nil, err
+	}
+	return run.volumes()
+}
+
+func placeUnknown(s *State, holder slot.Holder) error {
+	return &machine.Error{
+		Kind: machine.NotFound, Reason: machine.ReasonPlaceUnknown,
+		Message: fmt.Sprintf("pool %s has no slot on record for machine %s", s.Key(), holder.Name),
+	}
+}
+
+// Attached implements machine.Places.
+func (w *Writer) Attached(ctx context.Context, holder slot.Holder, server *machine.Server) error {
+	now := w.options.Now()
+	return w.update(ctx, func(s *State) error {
+		rec := s.heldBy(holder)
+		if rec == nil {
+			return placeUnknown(s, holder)
+		}
+		disks := slices.Clone(s.Disks)
+		var ephemeral []Ephemeral
+		for _, v := range server.Volumes {
+			if v.Own {
+				if v.Name != "" {
+					ephemeral = append(ephemeral, Ephemeral{HostName: rec.HostName, Name: v.Name, Unit: v.Unit, Identity: v.Identity})
+				}
+				continue
+			}
+			for i := range disks {
+				d := &disks[i]
+				if d.HostName != rec.HostName || d.Identity == "" || d.Identity != v.Identity {
+					continue
+				}
+				next, err := disk.Attach(*d, holder.Name, holder.Mark, v.Volume, v.Identity, v.Unit, now)
+				if err != nil {
+					return &machine.Error{Kind: machine.Conflict, Reason: machine.ReasonDiskError, Message: err.Error()}
+				}
+				*d = next
+			}
+		}
+		s.Disks = disks
+		s.setEphemeral(rec.HostName, ephemeral)
+		return nil
+	})
+}
+
+// setEphemeral replaces what is known of the ephemeral disks of one slot, and nothing if nothing differs.
+func (s *State) setEphemeral(hostName string, ephemeral []Ephemeral) {
+	var have []Ephemeral
+	for _, e := range s.Ephemeral {
+		if e.HostName == hostName {
+			have = append(have, e)
+		}
+	}
+	if len(have) == 0 && len(ephemeral) == 0 || reflect.DeepEqual(have, ephemeral) {
+		return
+	}
+	rest := slices.DeleteFunc(slices.Clone(s.Ephemeral), func(e Ephemeral) bool { return e.HostName == hostName })
+	s.Ephemeral = append(rest, ephemeral...)
+}
+
+// Volumes implements machine.Places.
+func (w *Writer) Volumes(ctx context.Context, holder slot.Holder) ([]machine.Volume, error) {
+	s, err := w.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rec := s.heldBy(holder)
+	if rec == nil {
+		return nil, placeUnknown(&s, holder)
+	}
+	return s.volumes(rec.HostName), nil
+}
+
+// volumes lists the volumes on record for a slot.
+func (s *State) volumes(hostName string) []machine.Volume {
+	var out []machine.Volume
+	for _, d := range s.Disks {
+		if d.HostName == hostName && d.Live() && d.Volume != "" {
+			out = append(out, machine.Volume{Disk: d.Name, Volume: d.Volume, Identity: d.Identity, SizeGiB: d.SizeGiB, Unit: d.Unit})
+		}
+	}
+	return out
+}
+
+// Vacate implements machine.Places. The caller proved both facts by live reads.
+func (w *Writer) Vacate(ctx context.Context, holder slot.Holder) error {
+	now := w.options.Now()
+	return w.update(ctx, func(s *State) error {
+		if rec := s.heldBy(holder); rec != nil {
+			s.vacate(rec, holder, now)
+		}
+		return nil
+	})
+}
+
+func (s *State) vacate(rec *slot.Record, holder slot.Holder, now time.Time) {
+	if rec.VacatedAt != nil {
+		return
+	}
+	next, _ := slot.Vacate(*rec, true, true, now)
+	if holder.OwnerUID != "" {
+		next.Holder.OwnerName, next.Holder.OwnerUID = holder.OwnerName, holder.OwnerUID
+	}
+	*rec = next
+	for i := range s.Disks {
+		if s.Disks[i].HostName == rec.HostName {
+			s.Disks[i] = disk.Release(s.Disks[i], now)
+		}
+	}
+	s.setEphemeral(rec.HostName, nil)
+}

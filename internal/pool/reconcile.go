@@ -1,0 +1,556 @@
+package pool
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-dev/berth/internal/disk"
+	"github.com/berth-dev/berth/internal/machine"
+	"github.com/berth-dev/berth/internal/slot"
+)
+
+// Reconcile carries the pool itself one pass further. In this order: every slot gets a record; slots whose holder vanished are
+// repaired; vacated slots are freed from facts; released slots that are due are taken out of allocation, and their disks
+// deleted; an empty pool forgets its consumer; records of removed slots go. A pool being deleted reclaims everything that no
+// machine holds, whatever the delay. What could not be told or done this time is in the summary; the error is about the
+// records themselves.
+func (w *Writer) Reconcile(ctx context.Context) (Summary, error) {
+	w.passing.Lock()
+	defer w.passing.Unlock()
+
+	pass := &round{waiting: map[string]string{}}
+	for _, step := range []func(context.Context, *round) error{
+		w.complete,
+		w.repair,
+		w.free,
+		w.recheck,
+		w.discover,
+		w.announce,
+		w.reclaim,
+		w.tidy,
+	} {
+		if err := step(ctx, pass); err != nil {
+			return Summary{}, err
+		}
+	}
+	state, err := w.read(ctx)
+	if err != nil {
+		return Summary{}, err
+	}
+	return w.summary(state, pass), nil
+}
+
+// round is what one Reconcile remembers.
+type round struct {
+	// waiting says why a slot is not free yet.
+	waiting  map[string]string
+	troubles []string
+	// soon: something is under way whose end is no event.
+	soon bool
+}
+
+func (p *round) trouble(format string, args ...any) {
+	p.troubles = append(p.troubles, fmt.Sprintf(format, args...))
+	p.soon = true
+}
+
+// complete gives every declared slot a record.
+func (w *Writer) complete(ctx context.Context, _ *round) error {
+	occupants, err := w.occupants(ctx)
+	if err != nil || occupants == nil {
+		return err
+	}
+	return w.update(ctx, func(s *State) error {
+		s.Records, _ = slot.Rebuild(s.Slots, s.Records, occupants)
+		return nil
+	})
+}
+
+// repair vacates slots whose holder is gone without having given them back (VS-A16): only after the same proofs as a normal
+// deletion.
+func (w *Writer) repair(ctx context.Context, p *round) error {
+	s, err := w.read(ctx)
+	if err != nil {
+		return err
+	}
+	for _, rec := range s.Records {
+		if rec.State != slot.Held {
+			continue
+		}
+		gone, err := w.facts.HolderGone(ctx, rec.Holder)
+		if err != nil {
+			p.trouble("slot %s: cannot tell whether machine %s still exists: %v", rec.HostName, rec.Holder.Name, err)
+			continue
+		}
+		if !gone {
+			continue
+		}
+		if why := w.absent(ctx, &s, rec); why != "" {
+			p.waiting[rec.HostName] = why
+			p.soon = true
+			continue
+		}
+		if err := w.update(ctx, func(s *State) error {
+			if now := s.heldBy(rec.Holder); now != nil && now.State == slot.Held && now.HostName == rec.HostName {
+				s.vacate(now, rec.Holder, w.options.Now())
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// absent proves that nothing of a vanished holder's server is left; it says why not.
+func (w *Writer) absent(ctx context.Context, s *State, rec slot.Record) string {
+	platform, err := w.platform(ctx)
+	if err != nil {
+		return fmt.Sprintf("the platform cannot be asked whether the server of machine %s is gone: %v", rec.Holder.Name, err)
+	}
+	location := s.location(rec.HostName)
+	mark := rec.Holder.Mark
+	if mark == "" {
+		mark = rec.Holder.UID
+	}
+	server, err := platform.LookupLive(ctx, machine.Identity{Mark: machine.Mark(mark), Location: location})
+	switch {
+	case err == nil && server != nil:
+		return fmt.Sprintf("machine %s is gone, its server %s is not: delete the server on the platform", rec.Holder.Name, server.Name)
+	case !machine.Is(err, machine.NotFound):
+		return fmt.Sprintf("cannot tell whether the server of machine %s is gone: %v", rec.Holder.Name, err)
+	}
+	volumes := s.volumes(rec.HostName)
+	if len(volumes) == 0 {
+		return ""
+	}
+	holders, err := platform.Holders(ctx, location, volumes)
+	if err != nil {
+		return fmt.Sprintf("cannot tell whether the disks of the slot are detached: %v", err)
+	}
+	for volume, holder := range holders {
+		return fmt.Sprintf("%s is still attached to server %s", volume, holder)
+	}
+	return ""
+}
+
+func (s *State) location(hostName string) string {
+	for i := range s.Slots {
+		if s.Slots[i].HostName == hostName {
+			return s.Slots[i].Location
+		}
+	}
+	return ""
+}
+
+// free makes vacated slots claimable once Machine and Node are gone.
+func (w *Writer) free(ctx context.Context, p *round) error {
+	s, err := w.read(ctx)
+	if err != nil {
+		return err
+	}
+	var freed []slot.Record
+	for _, rec := range s.Records {
+		if rec.State != slot.Vacating {
+			continue
+		}
+		facts := slot.FreeFacts{}
+		if facts.MachineGone, err = w.facts.MachineGone(ctx, rec.Holder); err != nil {
+			p.trouble("slot %s: cannot tell whether Machine %s still exists: %v", rec.HostName, rec.Holder.OwnerName, err)
+			continue
+		}
+		if facts.MachineGone {
+			if facts.Node, err = w.facts.Node(ctx, rec.HostName, rec.Holder); err != nil {
+				facts.Node = slot.NodeUnknown
+				p.trouble("slot %s: cannot ask for the old Node: %v", rec.HostName, err)
+			}
+		}
+		next, wait := slot.Free(rec, facts, w.options.Now())
+		if wait != "" {
+			p.waiting[rec.HostName] = wait
+			// The end of a Machine is an event; the end of a Node in another cluster is not.
+			p.soon = p.soon || facts.MachineGone
+			continue
+		}
+		freed = append(freed, next)
+	}
+	if len(freed) == 0 {
+		return nil
+	}
+	err = w.update(ctx, func(s *State) error {
+		for _, next := range freed {
+			if now := s.record(next.HostName); now != nil && now.State == slot.Vacating && now.Holder.Same(next.Holder) {
+				*now = next
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, next := range freed {
+		w.options.Emit(machine.Event{Reason: machine.EventSlotReleased, Message: fmt.Sprintf("slot %s is free for the next machine, %s is gone", next.HostName, next.Holder.Name)})
+	}
+	return nil
+}
+
+// recheck looks again at disks in trouble that nobody uses, so that what a human repaired frees its slot.
+func (w *Writer) recheck(ctx context.Context, p *round) error {
+	return w.eachSlot(ctx, p, func(s *State, rec slot.Record) (disk.Want, bool) {
+		if rec.State != slot.Released && rec.State != slot.Available {
+			return disk.Want{}, false
+		}
+		now := w.options.Now()
+		for _, d := range s.Disks {
+			if d.HostName == rec.HostName && d.Phase == disk.Error && (d.RetryAfter == nil || !now.Before(*d.RetryAfter)) {
+				return disk.Want{Purpose: disk.Keep}, true
+			}
+		}
+		return disk.Want{}, false
+	}, nil)
+}
+
+// discover finds, for a pool being deleted, volumes of its slots that are not on record because the status was lost (D17):
+// otherwise their data would be left behind unnoticed.
+func (w *Writer) discover(ctx context.Context, p *round) error {
+	s, err := w.read(ctx)
+	if err != nil || !s.Deleting || s.Retain {
+		return err
+	}
+	var missing []disk.Record
+	for _, place := range s.Slots {
+		rec := s.record(place.HostName)
+		if rec == nil || rec.State != slot.Available && rec.State != slot.Released {
+			continue
+		}
+		for _, want := range place.Disks {
+			if want.Ephemeral || s.disk(place.HostName, want.Name) != nil {
+				continue
+			}
+			found, err := w.find(ctx, &s, place, want)
+			if err != nil {
+				p.trouble("disk %s of %s: cannot tell whether it exists: %v", want.Name, place.HostName, err)
+				continue
+			}
+			missing = append(missing, found)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return w.update(ctx, func(s *State) error {
+		for _, rec := range missing {
+			if s.disk(rec.HostName, rec.Name) == nil {
+				s.put(rec)
+			}
+		}
+		return nil
+	})
+}
+
+// find looks a disk up by its mark; without one there is nothing to reclaim and a tombstone says so.
+func (w *Writer) find(ctx context.Context, s *State, place slot.Slot, want slot.Disk) (disk.Record, error) {
+	rec := disk.Record{HostName: place.HostName, Name: want.Name, SizeGiB: want.SizeGiB, Phase: disk.Reclaimed, Changed: w.options.Now()}
+	platform, err := w.platform(ctx)
+	if err != nil {
+		return rec, err
+	}
+	shape, err := w.facts.Shape(ctx)
+	if err != nil {
+		return rec, err
+	}
+	spec := volumeSpec(s, place, want, place.Location, shape)
+	if spec.Address, err = platform.PlanVolume(ctx, spec); err != nil {
+		return rec, err
+	}
+	volume, err := platform.LookupVolume(ctx, spec)
+	switch {
+	case machine.Is(err, machine.NotFound):
+		return rec, nil
+	case err != nil:
+		return rec, err
+	case !volume.Marked:
+		return rec, nil
+	}
+	rec.Volume, rec.Identity, rec.Phase = spec.Address, volume.Identity, disk.Available
+	return rec, nil
+}
+
+// announce takes slots whose disks must go out of allocation. The write decides between a claim and the reclaim (VS-D43); the
+// event says what will be deleted, before anything is.
+func (w *Writer) announce(ctx context.Context, _ *round) error {
+	var announced map[string][]string
+	var retained []string
+	var deleting bool
+	now := w.options.Now()
+	err := w.update(ctx, func(s *State) error {
+		announced, retained, deleting = map[string][]string{}, nil, s.Deleting
+		for i := range s.Records {
+			rec := &s.Records[i]
+			next, due := slot.Reclaim(*rec, now, s.delay())
+			if !due && s.Deleting && rec.State == slot.Available && s.live(rec.HostName) {
+				next, due = *rec, true
+				next.State = slot.Reclaiming
+			}
+			if !due {
+				continue
+			}
+			volumes := s.volumes(rec.HostName)
+			if s.Retain {
+				for _, v := range volumes {
+					retained = append(retained, v.Volume)
+				}
+				continue
+			}
+			*rec = next
+			if !s.live(rec.HostName) {
+				*rec = slot.Empty(next)
+			}
+			for _, v := range volumes {
+				announced[rec.HostName] = append(announced[rec.HostName], v.Volume)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, hostName := range sorted(announced) {
+		w.options.Emit(machine.Event{
+			Warning: true, Reason: machine.EventReclaimAnnounced,
+			Message: fmt.Sprintf("the disks of slot %s and their data are deleted now: %s", hostName, strings.Join(announced[hostName], ", ")),
+		})
+	}
+	if len(retained) > 0 && deleting {
+		w.options.Emit(machine.Event{
+			Reason:  machine.EventVolumesRetained,
+			Message: "kept because of the retain-disks annotation: " + strings.Join(retained, ", "),
+		})
+	}
+	return nil
+}
+
+// live reports whether any volume of a slot exists or may exist.
+func (s *State) live(hostName string) bool {
+	return slices.ContainsFunc(s.Disks, func(d disk.Record) bool { return d.HostName == hostName && d.Live() })
+}
+
+// delay is how long a released slot waits; a pool being deleted does not.
+func (s *State) delay() time.Duration {
+	if s.Deleting {
+		return 0
+	}
+	return s.ReleaseDelay
+}
+
+// reclaim deletes the disks of slots that are out of allocation for it.
+func (w *Writer) reclaim(ctx context.Context, p *round) error {
+	return w.eachSlot(ctx, p, func(_ *State, rec slot.Record) (disk.Want, bool) {
+		return disk.Want{Purpose: disk.Reclaim}, rec.State == slot.Reclaiming
+	}, func(r *run) error {
+		for _, d := range r.disks {
+			if d.act != disk.Gone {
+				return nil
+			}
+		}
+		return w.emptied(ctx, p, r)
+	})
+}
+
+// emptied makes a slot new again and removes what is left of its place on the platform.
+func (w *Writer) emptied(ctx context.Context, p *round, r *run) error {
+	for _, d := range r.disks {
+		if d.spec.Address == "" {
+			continue
+		}
+		if err := r.platform.Forget(ctx, d.spec); err != nil && !machine.Is(err, machine.NotFound) {
+			p.troubles = append(p.troubles, fmt.Sprintf("slot %s: its disks are deleted, what is left of its place is not: %v", r.hostName, err))
+		}
+		break
+	}
+	return w.update(ctx, func(s *State) error {
+		if rec := s.record(r.hostName); rec != nil && !s.live(r.hostName) {
+			*rec = slot.Empty(*rec)
+		}
+		return nil
+	})
+}
+
+// eachSlot runs the disks of every slot that choose names, and then finally, if given.
+func (w *Writer) eachSlot(ctx context.Context, p *round, choose func(*State, slot.Record) (disk.Want, bool), finally func(*run) error) error {
+	s, err := w.read(ctx)
+	if err != nil {
+		return err
+	}
+	var shape any
+	var platform machine.Platform
+	for _, rec := range s.Records {
+		want, chosen := choose(&s, rec)
+		if !chosen {
+			continue
+		}
+		if platform == nil {
+			if platform, err = w.platform(ctx); err != nil {
+				p.trouble("the platform cannot be reached: %v", err)
+				return nil
+			}
+			if shape, err = w.facts.Shape(ctx); err != nil {
+				p.trouble("cannot tell what servers of this pool look like: %v", err)
+				return nil
+			}
+		}
+		state := rec.State
+		r := &run{
+			writer: w, platform: platform, hostName: rec.HostName, location: s.location(rec.HostName), mark: Mark(s.Namespace, s.Name),
+			may: func(s *State) error {
+				if now := s.record(rec.HostName); now == nil || now.State != state {
+					return &machine.Error{Kind: machine.Busy, Reason: machine.ReasonDisksProvisioning, Message: fmt.Sprintf("slot %s was claimed meanwhile", rec.HostName)}
+				}
+				return nil
+			},
+		}
+		for _, d := range s.Disks {
+			if d.HostName == rec.HostName {
+				place, disk := s.declared(d)
+				r.add(&s, place, disk, shape, want)
+			}
+		}
+		switch err := r.all(ctx); {
+		case machine.Is(err, machine.Busy):
+			p.soon = true
+			continue
+		case err != nil:
+			return err
+		}
+		for _, d := range r.disks {
+			if d.err != nil {
+				p.trouble("disk %s of %s: %v", d.rec.Name, d.rec.HostName, d.err)
+			}
+			p.soon = p.soon || d.act == disk.Wait
+		}
+		if finally != nil {
+			if err := finally(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// declared finds the declaration behind a disk's record; a removed one is pieced together from the record.
+func (s *State) declared(rec disk.Record) (slot.Slot, slot.Disk) {
+	for _, place := range s.Slots {
+		if place.HostName != rec.HostName {
+			continue
+		}
+		for _, d := range place.Disks {
+			if d.Name == rec.Name && !d.Ephemeral {
+				return place, d
+			}
+		}
+		return place, slot.Disk{Name: rec.Name, SizeGiB: rec.SizeGiB}
+	}
+	return slot.Slot{HostName: rec.HostName}, slot.Disk{Name: rec.Name, SizeGiB: rec.SizeGiB}
+}
+
+// tidy unbinds an empty pool (VS-A5) and prunes records of slots that are not declared any more and of which nothing is left
+// (VS-A17).
+func (w *Writer) tidy(ctx context.Context, _ *round) error {
+	var unbound *slot.Consumer
+	err := w.update(ctx, func(s *State) error {
+		unbound = nil
+		declared := map[string]bool{}
+		for _, place := range s.Slots {
+			declared[place.HostName] = true
+		}
+		s.Records = slices.DeleteFunc(slices.Clone(s.Records), func(r slot.Record) bool {
+			idle := r.State == slot.Available || r.State == slot.Released
+			return !declared[r.HostName] && idle && !s.live(r.HostName)
+		})
+		s.Disks = slices.DeleteFunc(slices.Clone(s.Disks), func(d disk.Record) bool {
+			return !declared[d.HostName] && !d.Live()
+		})
+		live := 0
+		for _, d := range s.Disks {
+			if d.Live() {
+				live++
+			}
+		}
+		if s.Consumer != nil && slot.Unbindable(s.Records, live) {
+			unbound, s.Consumer = s.Consumer, nil
+		}
+		return nil
+	})
+	if err == nil && unbound != nil {
+		w.options.Emit(machine.Event{Reason: machine.EventConsumerUnbound, Message: fmt.Sprintf("the pool is empty and serves %s no more; anybody may use it", unbound)})
+	}
+	return err
+}
+
+func (w *Writer) summary(s State, p *round) Summary {
+	now := w.options.Now()
+	out := Summary{State: s, Vacating: p.waiting, Quarantined: map[string]string{}, DiskErrors: map[string]string{}, Troubles: p.troubles}
+	var next time.Time
+	at := func(t time.Time) {
+		if next.IsZero() || t.Before(next) {
+			next = t
+		}
+	}
+	if p.soon {
+		at(now.Add(pollAgain))
+	}
+	for _, r := range s.Records {
+		switch r.State {
+		case slot.Held:
+			out.Held = append(out.Held, r.HostName)
+		case slot.Quarantined:
+			out.Quarantined[r.HostName] = r.Contradiction
+		case slot.Vacating:
+			if out.Vacating[r.HostName] == "" {
+				out.Vacating[r.HostName] = "it was vacated just now"
+				at(now.Add(pollAgain))
+			}
+		case slot.Released:
+			if due, ok := slot.ReclaimAt(r, s.delay()); ok && !s.Retain {
+				at(due)
+			}
+		case slot.Available, slot.Reclaiming:
+		}
+	}
+	out.Empty = len(out.Held) == 0 && len(out.Vacating) == 0 && len(out.Quarantined) == 0
+	for _, d := range s.Disks {
+		key := d.HostName + "/" + d.Name
+		switch {
+		case d.Phase == disk.Error:
+			out.DiskErrors[key] = d.LastError
+			if d.RetryAfter != nil {
+				at(*d.RetryAfter)
+			}
+		case d.Phase == disk.Reclaiming:
+			out.Reclaiming = append(out.Reclaiming, key)
+		case d.Phase == disk.Creating && d.Identity == "":
+			out.Provisioning = append(out.Provisioning, key)
+		}
+		out.Empty = out.Empty && (s.Retain || !d.Live())
+	}
+	out.Empty = out.Empty && (s.Retain || !p.soon)
+	if !next.IsZero() {
+		out.Next = max(next.Sub(now), time.Second)
+	}
+	return out
+}
+
+// pollAgain is when a pool that waits for something without an event looks again.
+const pollAgain = 30 * time.Second
+
+func sorted(m map[string][]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
