@@ -24,8 +24,10 @@ const (
 	MarkerName = ".capv-disk"
 	// LinkDir holds one link per disk of the place, named after the disk.
 	LinkDir = "/dev/disk/by-capv"
-	// StateDir, on the system disk, remembers which disks this very server has emptied (wipeFilesystem).
-	StateDir = "/var/lib/capv"
+	// StateDir, on the system disk, remembers which disks this very server has emptied (wipeFilesystem): one file per disk,
+	// VisitPrefix and the disk's name, that holds the instance ID.
+	StateDir    = "/etc/capv"
+	VisitPrefix = "disk-initialized-"
 	// InstanceIDPath is where cloud-init leaves the instance ID.
 	InstanceIDPath = "/var/lib/cloud/data/instance-id"
 )

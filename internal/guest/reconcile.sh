@@ -16,15 +16,18 @@ export LC_ALL PATH
 
 ROOT=${CAPV_ROOT:-}
 MAPPING=$ROOT/etc/capv/persistent-disks.tsv
-STATE=$ROOT/var/lib/capv
+# On the system disk for certain: /etc is no place to mount a disk on, /var and /var/lib may be.
+STATE=$ROOT/etc/capv
 LINKS=$ROOT/dev/disk/by-capv
 RUN=$ROOT/run/capv
 FSTAB=$ROOT/etc/fstab
-INSTANCE=$ROOT/var/lib/cloud/data/instance-id
 # Seconds to wait for devices.
 PATIENCE=${CAPV_PATIENCE:-120}
 MARKER=.capv-disk
 TAB=$(printf '\t')
+
+# The ID of this server; cloud-init leaves it in two places. Read before anything is mounted over them.
+INSTANCE=$(cat "$ROOT/run/cloud-init/.instance-id" 2>/dev/null || cat "$ROOT/var/lib/cloud/data/instance-id" 2>/dev/null)
 
 say() { printf 'capv-disks: %s\n' "$*"; }
 
@@ -300,13 +303,13 @@ marker_in() {
 visit() {
 	f_visit=unknown
 	[ "$r_wipe" = true ] || return 0
-	v_id=$(cat "$INSTANCE" 2>/dev/null) && [ -n "$v_id" ] || return 0
+	[ -n "$INSTANCE" ] || return 0
 	v_record=$STATE/disk-initialized-$r_name
 	if [ -e "$v_record" ] || [ -L "$v_record" ]; then
 		v_seen=$(cat "$v_record" 2>/dev/null) && [ -n "$v_seen" ] || return 0
-		if [ "$v_seen" = "$v_id" ]; then f_visit="done"; else f_visit=new; fi
+		if [ "$v_seen" = "$INSTANCE" ]; then f_visit="done"; else f_visit=new; fi
 	else
-		mkdir -p "$STATE" && : >"$STATE/.try" && rm -f "$STATE/.try" && f_visit=new
+		: >"$STATE/.try" && rm -f "$STATE/.try" && f_visit=new
 	fi 2>/dev/null
 	return 0
 }
@@ -388,7 +391,7 @@ wipe() {
 # remember_visit records that this server has emptied the disk, or found it blank.
 remember_visit() {
 	[ "$r_wipe" = true ] || return 0
-	mkdir -p "$STATE" && cat "$INSTANCE" >"$STATE/.visit" && sync &&
+	printf '%s\n' "$INSTANCE" >"$STATE/.visit" && sync &&
 		mv "$STATE/.visit" "$STATE/disk-initialized-$r_name" && sync
 }
 
