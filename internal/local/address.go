@@ -35,6 +35,8 @@ const (
 	portGuests            = 8445
 )
 
+func (r Range) String() string { return fmt.Sprintf("127.%d.0.0/16", int(r)) }
+
 // Management is the address of the management cluster.
 func (r Range) Management() string { return fmt.Sprintf("127.%d.0.1", int(r)) }
 
@@ -113,7 +115,7 @@ func reserve(dir string, record func(Range) error) (Range, net.Listener, error) 
 		// The same port is taken everywhere, by something that listens on all addresses: one refusal says it.
 		return 0, nil, fmt.Errorf("no range of loopback addresses is free: %w", refusals[0])
 	}
-	return 0, nil, fmt.Errorf("all ranges of loopback addresses from 127.%d to 127.%d are in use; `berth down --purge` frees the one of an environment", firstRange, lastRange)
+	return 0, nil, fmt.Errorf("all ranges of loopback addresses from %s to %s are in use; `berth down --purge` frees the one of an environment", firstRange, lastRange)
 }
 
 // retake registers an environment's own range again, after somebody removed the register.
@@ -130,7 +132,7 @@ func retake(dir string, r Range) error {
 	case holder == dir:
 		return nil
 	case holder != "":
-		return fmt.Errorf("the addresses 127.%d.0.0/16 of %s now belong to the environment in %s; `berth down --purge` one of them", r, dir, holder)
+		return fmt.Errorf("the addresses %s of %s now belong to the environment in %s; `berth down --purge` one of them", r, dir, holder)
 	}
 	return claim(entry, dir)
 }

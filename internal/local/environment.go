@@ -28,8 +28,8 @@ type Record struct {
 	Range Range `json:"range"`
 	// Provider whose platform is simulated: "vsphere".
 	Provider string `json:"provider"`
-	// Example says that the example cluster was asked for at least once.
-	Example bool `json:"example"`
+	// Example is how far the example cluster has come; empty if nobody asked for it.
+	Example string `json:"example,omitempty"`
 	// Bin is the directory of berth-manager and berth-sim.
 	Bin string `json:"bin"`
 	// Without names the processes that were left out.

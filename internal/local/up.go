@@ -90,7 +90,13 @@ func Up(ctx context.Context, o Options) (*Environment, error) {
 	if err != nil {
 		return e, err
 	}
-	return e, runSteps(ctx, steps, o.Progress)
+	if err := runSteps(ctx, steps, o.Progress); err != nil || o.Bare || e.Example == ExampleReady {
+		return e, err
+	}
+	// The example is last and alone: its machines are shown as steps too, and everything they need is ready.
+	return e, runSteps(ctx, []step{{name: stepExample, run: func(ctx context.Context, say func(string)) error {
+		return e.ensureExample(ctx, o.Progress, say)
+	}}}, o.Progress)
 }
 
 func lockPath(dir string) string { return dir + string(os.PathSeparator) + "lock" }
@@ -115,7 +121,7 @@ func prepare(dir string) error {
 
 // contents are the names of everything an environment keeps directly in its state directory; Purge removes these.
 var contents = []string{
-	"environment.json", "world.json", "lock", "run", "logs", "pki", "manifests", "kubeconfig", "etcd", "vcenter", "guests", "disks",
+	"environment.json", "world.json", "lock", "run", "logs", "pki", "manifests", "kubeconfig", "kubeconfigs", "etcd", "vcenter", "guests", "disks",
 }
 
 // create opens the environment in the directory or makes a new one, with a range of addresses.
@@ -124,8 +130,11 @@ func create(o Options) (*Environment, net.Listener, error) {
 	switch {
 	case errors.Is(err, ErrNoEnvironment):
 		e = &Environment{Dir: o.Dir, Record: Record{
-			Provider: o.Provider, Example: !o.Bare, Bin: o.Bin, Without: o.Without, Created: time.Now().UTC().Truncate(time.Second),
+			Provider: o.Provider, Bin: o.Bin, Without: o.Without, Created: time.Now().UTC().Truncate(time.Second),
 		}}
+		if !o.Bare {
+			e.Example = ExampleWanted
+		}
 		_, guard, err := reserve(o.Dir, func(r Range) error {
 			e.Range = r
 			return e.write()
@@ -137,7 +146,9 @@ func create(o Options) (*Environment, net.Listener, error) {
 	if e.Provider != o.Provider {
 		return nil, nil, fmt.Errorf("the environment in %s simulates provider %s, not %s; use another --state-dir", e.Dir, e.Provider, o.Provider)
 	}
-	e.Example = e.Example || !o.Bare
+	if !o.Bare && e.Example == "" {
+		e.Example = ExampleWanted
+	}
 	e.Bin, e.Without = o.Bin, o.Without
 	return e, nil, errors.Join(e.write(), retake(e.Dir, e.Range))
 }

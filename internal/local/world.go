@@ -51,11 +51,16 @@ func (e *Environment) lost() error {
 }
 
 func (e *Environment) wayOut() string {
-	command := "berth down --purge"
+	return fmt.Sprintf("`%s` removes what is left of it, then `%s` makes a new one", e.Command("down --purge"), e.Command("up"))
+}
+
+// Command is what to type to do something with this environment.
+func (e *Environment) Command(verb string) string {
+	command := "berth " + verb
 	if dir, err := DefaultDir(); err != nil || dir != e.Dir {
 		command += " --state-dir " + e.Dir
 	}
-	return fmt.Sprintf("`%s` removes what is left of it, then `berth up` makes a new one", command)
+	return command
 }
 
 // own is a program of this project.
