@@ -161,4 +161,3 @@ func (d guestDisk) localClient(guest string, local apiEndpoint) (kubernetes.Inte
 	rc.Host = "https://" + local.String()
 	return newClient(rc)
 }
-

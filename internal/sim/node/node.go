@@ -10,10 +10,14 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 
 	"github.com/go-logr/logr"
+
+	"github.com/berth-dev/berth/internal/sim/node/process"
 )
 
 // Files is the guest's file system, seen from the host.
@@ -73,40 +77,54 @@ type Config struct {
 // ErrNotInitialized is returned by Resume when the guest's disks hold no node: kubeadm never completed there.
 var ErrNotInitialized = errors.New("no kubelet configuration on the guest's disks")
 
-// Node is a running guest's Kubernetes part. Its processes and its kubelet work until Stop, Kill or Release.
+// Node is a running guest's Kubernetes part. Its processes and its kubelet work until Stop, Kill or Release; only the first of
+// them has an effect.
 type Node struct {
-	name         string
-	version      string
+	kubelet      *kubelet
 	controlPlane bool
 	endpoint     string
-	stopOnce     sync.Once
+	end          sync.Once
 }
 
 // Init does what `kubeadm init --config` does with the given documents (ClusterConfiguration and InitConfiguration, v1beta3
 // or v1beta4) and returns when the control plane answers, the cluster's objects exist and the Node is registered. An error
 // is kubeadm's failure: its text is what a real one would print. On error nothing keeps running.
 func Init(ctx context.Context, c Config, documents []byte) (*Node, error) {
-	return nil, errors.New("not implemented")
+	return initNode(ctx, c.withDefaults(), documents)
 }
 
 // Join does what `kubeadm join --config` does with the given JoinConfiguration: a control plane if it has a controlPlane
 // section, else a worker. It returns when the Node is registered. On error nothing keeps running.
 func Join(ctx context.Context, c Config, documents []byte) (*Node, error) {
-	return nil, errors.New("not implemented")
+	return joinNode(ctx, c.withDefaults(), documents)
 }
 
 // Resume starts the node from what its disks hold, as a booting guest's kubelet does: after a power cycle, or after the
 // process that ran the guests was restarted (then still running processes are adopted). It does not wait for the API
 // server. ErrNotInitialized if kubeadm never got to the kubelet on these disks.
-func Resume(ctx context.Context, c Config) (*Node, error) {
-	return nil, errors.New("not implemented")
+func Resume(c Config) (*Node, error) {
+	c = c.withDefaults()
+	disk := guestDisk{c.Files}
+	if !disk.exists(kubeletConfigFile) || (!disk.exists(kubeletConf) && !disk.exists(bootstrapConf)) {
+		return nil, ErrNotInitialized
+	}
+	k, err := newKubelet(c, orElse(c.KubeletVersion, readLife(c)))
+	if err == nil {
+		err = k.start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the kubelet does not start: %w", err)
+	}
+	n := &Node{kubelet: k, endpoint: disk.localEndpoint()}
+	n.controlPlane = n.endpoint != ""
+	return n, nil
 }
 
 // Name is the Node's name.
-func (n *Node) Name() string { return n.name }
+func (n *Node) Name() string { return n.kubelet.name }
 
 // Version is the kubelet's version.
-func (n *Node) Version() string { return n.version }
+func (n *Node) Version() string { return n.kubelet.version }
 
 // ControlPlane says whether the node runs control plane components.
 func (n *Node) ControlPlane() bool { return n.controlPlane }
@@ -114,13 +132,74 @@ func (n *Node) ControlPlane() bool { return n.controlPlane }
 // APIServer is host:port of the node's own kube-apiserver, "" on a worker.
 func (n *Node) APIServer() string { return n.endpoint }
 
+// Registered is closed once the kubelet has registered the Node: before Init and Join return, some time after Resume.
+func (n *Node) Registered() <-chan struct{} { return n.kubelet.registered }
+
 // Stop shuts the guest down in order: kubelet, then kube-apiserver, controller manager and etcd. What does not end within
-// the context is killed. The Node object stays.
-func (n *Node) Stop(ctx context.Context) error { return nil }
+// the context's deadline is killed. The Node object stays.
+func (n *Node) Stop(ctx context.Context) {
+	n.end.Do(func() {
+		n.kubelet.halt()
+		n.kubelet.static.shutdown(ctx, true)
+	})
+}
 
 // Kill cuts the power: everything ends at once.
-func (n *Node) Kill() {}
+func (n *Node) Kill() {
+	n.end.Do(func() {
+		n.kubelet.cancel()
+		n.kubelet.static.shutdown(context.Background(), false)
+		n.kubelet.halt()
+	})
+}
 
 // Release ends the kubelet but leaves the guest's processes running for a later Resume: the end of the process that runs
 // the guests, not of the guests.
-func (n *Node) Release() {}
+func (n *Node) Release() {
+	n.end.Do(func() {
+		n.kubelet.halt()
+		n.kubelet.static.release()
+	})
+}
+
+// KillRecorded ends every guest process recorded under dir (a RunDir, or a directory that holds many) that still runs: how an
+// environment is taken down when the process that ran the guests is gone.
+func KillRecorded(dir string) error { return process.KillRecorded(dir) }
+
+func (c Config) withDefaults() Config {
+	if c.Hardware.CPUs == 0 {
+		c.Hardware.CPUs = 2
+	}
+	if c.Hardware.MemoryMiB == 0 {
+		c.Hardware.MemoryMiB = 4096
+	}
+	if c.Hardware.DiskGiB == 0 {
+		c.Hardware.DiskGiB = 20
+	}
+	c.HostName = strings.ToLower(strings.TrimSpace(c.HostName))
+	return c
+}
+
+// say prints on the guest's console.
+func (c Config) say(format string, a ...any) { c.Console.Info(fmt.Sprintf(format, a...)) }
+
+func (c Config) logTail(name string) string {
+	var b strings.Builder
+	process.Tail(&b, c.RunDir, name, 4096)
+	return b.String()
+}
+
+// versionFile keeps the version of the kubelet binary in the guest's image.
+const versionFile = "/var/lib/kubelet/.simulated-version"
+
+func writeLife(c Config, version string) error {
+	return guestDisk{c.Files}.write(versionFile, []byte(version+"\n"), 0o644)
+}
+
+func readLife(c Config) string {
+	data, err := guestDisk{c.Files}.read(versionFile)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
