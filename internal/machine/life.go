@@ -120,6 +120,8 @@ type Report struct {
 	Ready bool
 	// Lost: the server was seen before and is gone from the platform. It is never made again; the machine must be replaced.
 	Lost bool
+	// Unchanged: the machine rests after a failure; nothing was looked at, done or written, and what was said last stands.
+	Unchanged bool
 	// Off: the server was powered on by us once and does not run now.
 	Off bool
 	// Events to publish, in order.

@@ -27,7 +27,7 @@ func (w *Writer) Claim(ctx context.Context, request slot.Request) (slot.Slot, er
 		records := s.Records
 		if !slot.Complete(s.Slots, s.Records) {
 			if occupants == nil {
-				return &machine.Error{Kind: machine.Busy, Reason: machine.ReasonRecordingFailed, RetryAfter: time.Second, Message: "the pool's slots changed just now"}
+				return &machine.Error{Kind: machine.Busy, Reason: machine.ReasonPlaceUnavailable, RetryAfter: time.Second, Message: "the pool's slots changed just now"}
 			}
 			records, _ = slot.Rebuild(s.Slots, s.Records, occupants)
 		}
@@ -75,7 +75,7 @@ func (w *Writer) occupants(ctx context.Context) (map[string]slot.Holder, error) 
 func (w *Writer) askOccupants(ctx context.Context) (map[string]slot.Holder, error) {
 	occupants, err := w.facts.Occupants(ctx)
 	if err != nil {
-		return nil, &machine.Error{Kind: machine.Broken, Reason: machine.ReasonRecordingFailed, Message: "cannot tell which machines have a slot of the pool", Err: err}
+		return nil, &machine.Error{Kind: machine.Broken, Reason: machine.ReasonPlaceUnavailable, Message: "cannot tell which machines have a slot of the pool", Err: err}
 	}
 	if occupants == nil {
 		occupants = map[string]slot.Holder{}

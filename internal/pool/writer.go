@@ -87,7 +87,7 @@ func (w *Writer) update(ctx context.Context, apply func(*State) error) error {
 	case err := <-c.done:
 		return err
 	case <-ctx.Done():
-		return &machine.Error{Kind: machine.Broken, Reason: machine.ReasonRecordingFailed, Message: "the pool's record was not written in time", Err: ctx.Err()}
+		return &machine.Error{Kind: machine.Broken, Reason: machine.ReasonPlaceUnavailable, Message: "the pool's record was not written in time", Err: ctx.Err()}
 	}
 }
 
@@ -172,7 +172,7 @@ func (w *Writer) attempt(ctx context.Context, batch []*change, results []error) 
 		}
 	}
 	return false, &machine.Error{
-		Kind: machine.Busy, Reason: machine.ReasonRecordingFailed, RetryAfter: time.Second,
+		Kind: machine.Busy, Reason: machine.ReasonPlaceUnavailable, RetryAfter: time.Second,
 		Message: "the pool is being changed by others; its record was not written",
 	}
 }
@@ -181,7 +181,7 @@ func storeError(err error) error {
 	if errors.Is(err, ErrGone) {
 		return &machine.Error{Kind: machine.NotFound, Reason: machine.ReasonPlaceUnknown, Message: "the pool does not exist", Err: err}
 	}
-	return &machine.Error{Kind: machine.Broken, Reason: machine.ReasonRecordingFailed, Message: "the pool cannot be read or written", Err: err}
+	return &machine.Error{Kind: machine.Broken, Reason: machine.ReasonPlaceUnavailable, Message: "the pool cannot be read or written", Err: err}
 }
 
 // clone copies what a change may alter. Pointers inside the records are never written through.
