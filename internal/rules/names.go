@@ -1,0 +1,46 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// HostName checks a host name: RFC 1123, lower case, labels of at most 63 characters, at most 253 in all.
+func HostName(path *field.Path, name string) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(path, "a slot is known by its host name; set one such as \"worker-1\"")}
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return field.ErrorList{field.Invalid(path, name, "use lower-case letters, digits and '-', in labels joined by '.': "+strings.Join(problems, "; "))}
+	}
+	for _, label := range strings.Split(name, ".") {
+		if problems := validation.IsDNS1123Label(label); len(problems) > 0 {
+			return field.ErrorList{field.Invalid(path, name, fmt.Sprintf("the label %q does not fit a host name, shorten or respell it: %s", label, strings.Join(problems, "; ")))}
+		}
+	}
+	return nil
+}
+
+// ShortName is the first label of a host name: what the node calls itself.
+func ShortName(hostName string) string {
+	short, _, _ := strings.Cut(hostName, ".")
+	return short
+}
+
+// DiskName checks the name of a slot's disk, which becomes part of a file name and of a link in the guest.
+func DiskName(path *field.Path, name string) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(path, "a disk is known by its name; set one such as \"var-data\"")}
+	}
+	problems := validation.IsDNS1123Subdomain(name)
+	if len(name) > validation.DNS1123LabelMaxLength {
+		problems = append(problems, fmt.Sprintf("must be no more than %d characters", validation.DNS1123LabelMaxLength))
+	}
+	if len(problems) > 0 {
+		return field.ErrorList{field.Invalid(path, name, "use lower-case letters, digits, '-' and '.': "+strings.Join(problems, "; "))}
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package rules
+
+import (
+	"cmp"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/berth-dev/berth/api/vsphere/v1beta1"
+)
+
+// vSphereTemplateKind is the kind of template that makes an owner of machines ours.
+const vSphereTemplateKind = "VSphereMachineTemplate"
+
+// minControlPlanes of a control plane that gets its places from a pool.
+const minControlPlanes = 3
+
+// VSphereConsumerWorld is what the rules for an owner of machines look at beside it.
+type VSphereConsumerWorld struct {
+	// Paused: its Cluster is paused.
+	Paused bool
+	// Template that it names, nil if it does not exist.
+	Template *v1beta1.VSphereMachineTemplate
+	// Pool that the template names, nil if there is none.
+	Pool *v1beta1.VSphereMachineConfigPool
+	// Others in the namespace that own machines of ours, the object itself not among them.
+	Others []VSphereUser
+}
+
+// UsesVSphere reports whether the machines of a consumer are ours, by kind and group: a name alone once matched other
+// providers.
+func UsesVSphere(c *Consumer) bool {
+	return c.TemplateKind == vSphereTemplateKind && c.TemplateGroup == v1beta1.GroupVersion.Group
+}
+
+// PoolKey of the pool that a machine or a template in a namespace names; ok is false if it names none.
+func PoolKey(ref *corev1.ObjectReference, namespace string) (key struct{ Namespace, Name string }, ok bool) {
+	if ref == nil || ref.Name == "" {
+		return key, false
+	}
+	key.Namespace, key.Name = cmp.Or(ref.Namespace, namespace), ref.Name
+	return key, true
+}
+
+// VSphereConsumer judges a new KubeadmControlPlane or MachineDeployment (old is nil) or a changed one.
+func VSphereConsumer(old, c *Consumer, w VSphereConsumerWorld) Verdict {
+	var v Verdict
+	if c.Deleting || c.sameSpec(old) || !UsesVSphere(c) {
+		return v
+	}
+	if w.Template == nil {
+		v.reference(w.Paused, field.Invalid(c.Paths.Template.Child("name"), c.TemplateName, fmt.Sprintf(
+			"referenced VSphereMachineTemplate %s/%s does not exist; create it first, or correct the name", c.Namespace, c.TemplateName)))
+		return v
+	}
+	key, ok := PoolKey(w.Template.Spec.Template.Spec.MachineConfigPoolRef, c.Namespace)
+	if !ok {
+		return v // without a pool these are ordinary machines
+	}
+	if w.Pool == nil {
+		v.reference(w.Paused, field.Invalid(c.Paths.Template.Child("name"), c.TemplateName, fmt.Sprintf(
+			"referenced machine config pool %s/%s of this template does not exist; create the pool first, or use a template that names another", key.Namespace, key.Name)))
+	} else {
+		v.Merge(consumerPool(c, w.Pool))
+	}
+	for i := range w.Others {
+		o := &w.Others[i]
+		if o.Deleting || o.Template == nil || o.Kind == c.Kind && o.Name == c.Name {
+			continue
+		}
+		if other, ok := PoolKey(o.Template.Spec.Template.Spec.MachineConfigPoolRef, o.Namespace); ok && other == key {
+			v.refuse(field.Forbidden(c.Paths.Template.Child("name"), fmt.Sprintf(
+				"machine config pool %s/%s of template %s is already referenced by %s (template %s); a pool serves one owner of machines, make a pool of its own for %s",
+				key.Namespace, key.Name, c.TemplateName, o, o.TemplateName, c)))
+		}
+	}
+	v.Errors = append(v.Errors, NoSurge(c)...)
+	if c.Kind == KindKubeadmControlPlane && (c.Replicas == nil || *c.Replicas < minControlPlanes) {
+		value := "unset"
+		if c.Replicas != nil {
+			value = fmt.Sprint(*c.Replicas)
+		}
+		v.refuse(field.Invalid(c.Paths.Replicas, value, fmt.Sprintf("a control plane on a pool must have at least %d replicas: with maxSurge 0 fewer lose their quorum in every roll", minControlPlanes)))
+	}
+	return v
+}
+
+// consumerPool checks an owner of machines against the pool that it would get.
+func consumerPool(c *Consumer, pool *v1beta1.VSphereMachineConfigPool) Verdict {
+	var v Verdict
+	at := c.Paths.Template.Child("name")
+	if r := pool.Status.ConsumerRef; r != nil && !c.Same(r.APIVersion, r.Kind, cmp.Or(r.Namespace, pool.Namespace), r.Name) {
+		v.refuse(field.Forbidden(at, fmt.Sprintf("machine config pool %s/%s of template %s is bound to %s %s/%s; use a template with a pool of its own for %s",
+			pool.Namespace, pool.Name, c.TemplateName, r.Kind, cmp.Or(r.Namespace, pool.Namespace), r.Name, c)))
+	}
+	if c.Cluster != "" && pool.Spec.ClusterRef.Name != "" && c.Cluster != pool.Spec.ClusterRef.Name {
+		v.refuse(field.Invalid(at, c.TemplateName, fmt.Sprintf("machine config pool %s/%s of this template belongs to Cluster %s, and %s to Cluster %s; use a template with a pool of that Cluster",
+			pool.Namespace, pool.Name, pool.Spec.ClusterRef.Name, c, c.Cluster)))
+	}
+	if c.Replicas != nil && int(*c.Replicas) > len(pool.Spec.Configs) {
+		v.warn(c.Paths.Replicas, "%d replicas, but machine config pool %s/%s has %d slots: the other machines wait until slots are added", *c.Replicas, pool.Namespace, pool.Name, len(pool.Spec.Configs))
+	}
+	return v
+}
+
+// poolUsers checks a pool against the owners of machines that use it.
+func poolUsers(pool *v1beta1.VSphereMachineConfigPool, w VSpherePoolWorld) Verdict {
+	var v Verdict
+	configs := field.NewPath("spec", "configs")
+	for i := range w.Users {
+		u := &w.Users[i]
+		if u.Deleting || u.Template == nil {
+			continue
+		}
+		if key, ok := PoolKey(u.Template.Spec.Template.Spec.MachineConfigPoolRef, u.Template.Namespace); !ok || key.Name != pool.Name || key.Namespace != pool.Namespace {
+			continue
+		}
+		if u.Cluster != "" && pool.Spec.ClusterRef.Name != "" && u.Cluster != pool.Spec.ClusterRef.Name {
+			v.refuse(field.Invalid(field.NewPath("spec", "clusterRef", "name"), pool.Spec.ClusterRef.Name, fmt.Sprintf("%s of Cluster %s uses this pool through template %s; both must belong to the same Cluster", &u.Consumer, u.Cluster, u.Template.Name)))
+		}
+		if u.Replicas != nil && int(*u.Replicas) > len(pool.Spec.Configs) {
+			v.warn(configs, "%s wants %d replicas, and the pool has %d slots: the other machines wait until slots are added", &u.Consumer, *u.Replicas, len(pool.Spec.Configs))
+		}
+		if detail := nicMismatch(pool, u.Template); detail != "" {
+			v.warn(configs, "%s, which %s uses: machines cannot be replaced until a template with as many devices as the slots have interfaces is in use", detail, &u.Consumer)
+		}
+		for j := range pool.Spec.Configs {
+			for _, d := range slotDisks(configs.Index(j), &pool.Spec.Configs[j]) {
+				if hasDataDisk(u.Template, d.Name) {
+					v.refuse(field.Invalid(d.Path.Child("name"), d.Name, fmt.Sprintf("is the name of a disk in dataDisks of template %s, which %s uses; disks of one machine need different names", u.Template.Name, &u.Consumer)))
+				}
+			}
+		}
+	}
+	return v
+}
+
+// nicMismatch says how a template's devices and a pool's slots differ in number, "" if they agree.
+func nicMismatch(pool *v1beta1.VSphereMachineConfigPool, t *v1beta1.VSphereMachineTemplate) string {
+	devices := len(t.Spec.Template.Spec.Network.Devices)
+	for i := range pool.Spec.Configs {
+		slot := &pool.Spec.Configs[i]
+		if n := len(slotNICs(nil, slot)); n > 0 && n != devices {
+			return fmt.Sprintf("slot %s of pool %s/%s has %d network interface(s), template %s has %d device(s)", slot.Hostname, pool.Namespace, pool.Name, n, t.Name, devices)
+		}
+	}
+	return ""
+}
+
+func hasDataDisk(t *v1beta1.VSphereMachineTemplate, name string) bool {
+	for _, d := range t.Spec.Template.Spec.DataDisks {
+		if d.Name == name {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,206 @@
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/berth-dev/berth/api/vsphere/v1beta1"
+)
+
+// clusterGroup is the API group of a Cluster; its version is nobody's business.
+const clusterGroup = "cluster.x-k8s.io"
+
+// VSpherePoolWorld is what the rules for a pool look at beside the pool.
+type VSpherePoolWorld struct {
+	// Cluster that the pool names, nil if it does not exist.
+	Cluster *Cluster
+	// Pools of the namespace; the pool itself may be among them.
+	Pools []v1beta1.VSphereMachineConfigPool
+	// Users are the owners of machines that get their places from this pool, with the template they use now.
+	Users []VSphereUser
+}
+
+// VSphereUser is a KubeadmControlPlane or MachineDeployment with its machine template.
+type VSphereUser struct {
+	Consumer
+	// Template that it names, nil if it does not exist.
+	Template *v1beta1.VSphereMachineTemplate
+}
+
+// VSphereMachineConfigPool judges a new pool (old is nil) or a changed one.
+func VSphereMachineConfigPool(old, pool *v1beta1.VSphereMachineConfigPool, w VSpherePoolWorld) Verdict {
+	var v Verdict
+	if pool.DeletionTimestamp != nil || (old != nil && reflect.DeepEqual(old.Spec, pool.Spec)) {
+		return v // never in the way of a finalizer, a label or a deletion
+	}
+	v.Merge(poolClusterRef(old, pool, w))
+
+	configs := field.NewPath("spec", "configs")
+	if len(pool.Spec.Configs) == 0 {
+		v.refuse(field.Required(configs, "a pool needs at least one slot"))
+	}
+	if h := pool.Spec.ReleaseDelayHours; h != nil && *h < 0 {
+		v.refuse(field.Invalid(field.NewPath("spec", "releaseDelayHours"), *h, "must be 0 (reclaim disks of a released slot at once) or more; leave it out for 24"))
+	}
+
+	before := slotsByName(old)
+	endpoint := ""
+	if w.Cluster != nil {
+		endpoint = w.Cluster.Endpoint
+	}
+	var places []place
+	for i := range pool.Spec.Configs {
+		slot, path := &pool.Spec.Configs[i], configs.Index(i)
+		was, existed := before[slot.Hostname]
+		untouched := existed && reflect.DeepEqual(was, slot)
+		one, addresses := poolSlot(path, slot, endpoint)
+		v.add(untouched, one.Errors)
+		v.Warnings = append(v.Warnings, one.Warnings...)
+		places = append(places, place{path: path, slot: slot, untouched: untouched, addresses: addresses})
+	}
+	v.Merge(uniquePlaces(pool, places, w.Pools))
+	if old != nil {
+		v.Merge(allocatedSlots(old, pool))
+	}
+	v.Merge(poolLayout(old, pool))
+	v.Merge(poolUsers(pool, w))
+	return v
+}
+
+// VSphereMachineConfigPoolDelete judges the deletion of a pool.
+func VSphereMachineConfigPoolDelete(pool *v1beta1.VSphereMachineConfigPool) Verdict {
+	var v Verdict
+	var held []string
+	for _, s := range pool.Status.ConfigStatuses {
+		if s.State == v1beta1.ConfigStateInUse && s.VacatedTime == nil {
+			by := s.Hostname
+			if s.MachineRef != nil && s.MachineRef.Name != "" {
+				by += " (VSphereMachine " + s.MachineRef.Name + ")"
+			}
+			held = append(held, by)
+		}
+	}
+	if len(held) > 0 {
+		slices.Sort(held)
+		v.refuse(field.Forbidden(field.NewPath("status", "configStatuses"), fmt.Sprintf(
+			"cannot delete pool %s/%s while %d slot(s) are still in use: %s; delete or scale down their owner first", pool.Namespace, pool.Name, len(held), strings.Join(held, ", "))))
+	}
+	return v
+}
+
+func poolClusterRef(old, pool *v1beta1.VSphereMachineConfigPool, w VSpherePoolWorld) Verdict {
+	var v Verdict
+	ref, path := pool.Spec.ClusterRef, field.NewPath("spec", "clusterRef")
+	if ref.Name == "" {
+		v.refuse(field.Required(path.Child("name"), "must be set to the name of the Cluster that the pool belongs to"))
+	}
+	if ref.APIVersion != "" {
+		if gv, err := schema.ParseGroupVersion(ref.APIVersion); err != nil || gv.Group != clusterGroup {
+			v.refuse(field.Invalid(path.Child("apiVersion"), ref.APIVersion, "must be of the group cluster.x-k8s.io, such as cluster.x-k8s.io/v1beta2, or be left out"))
+		}
+	}
+	if ref.Kind != "Cluster" {
+		v.refuse(field.Invalid(path.Child("kind"), ref.Kind, "must be Cluster"))
+	}
+	if ref.Namespace != "" && ref.Namespace != pool.Namespace {
+		v.refuse(field.Invalid(path.Child("namespace"), ref.Namespace, fmt.Sprintf("must match the pool's namespace %s, where its Cluster and machines live", pool.Namespace)))
+	}
+	if old != nil && !sameClusterRef(old, pool) && old.Status.ConsumerRef != nil {
+		c := old.Status.ConsumerRef
+		v.refuse(field.Forbidden(path, fmt.Sprintf("cannot change clusterRef from %s to %s while consumerRef is set (%s %s/%s); delete that first, or make a pool of another name",
+			old.Spec.ClusterRef.Name, ref.Name, c.Kind, c.Namespace, c.Name)))
+	}
+	return v
+}
+
+// sameClusterRef compares what a reference means: versions and an empty namespace make no difference.
+func sameClusterRef(a, b *v1beta1.VSphereMachineConfigPool) bool {
+	return a.Spec.ClusterRef.Name == b.Spec.ClusterRef.Name &&
+		cmp.Or(a.Spec.ClusterRef.Namespace, a.Namespace) == cmp.Or(b.Spec.ClusterRef.Namespace, b.Namespace)
+}
+
+func slotsByName(pool *v1beta1.VSphereMachineConfigPool) map[string]*v1beta1.VSphereMachineConfig {
+	out := map[string]*v1beta1.VSphereMachineConfig{}
+	if pool == nil {
+		return out
+	}
+	for i := range pool.Spec.Configs {
+		out[pool.Spec.Configs[i].Hostname] = &pool.Spec.Configs[i]
+	}
+	return out
+}
+
+// poolSlot checks one slot on its own, and returns its addresses.
+func poolSlot(path *field.Path, slot *v1beta1.VSphereMachineConfig, endpoint string) (Verdict, []placedAddress) {
+	var v Verdict
+	v.Errors = append(v.Errors, HostName(path.Child("hostname"), slot.Hostname)...)
+	v.Merge(SlotDisks(path, slot.Hostname, slotDisks(path, slot)))
+
+	if slot.Network == nil {
+		v.refuse(field.Required(path.Child("network"), fmt.Sprintf("slot %s needs network.primary with a networkName", slot.Hostname)))
+		return v, nil
+	}
+	var addresses []placedAddress
+	for i, nic := range slotNICs(path, slot) {
+		d := nic.device
+		if d.NetworkName == "" {
+			v.refuse(field.Required(nic.path.Child("networkName"), fmt.Sprintf("slot %s needs the name of the network or port group that this interface is connected to", slot.Hostname)))
+		}
+		for _, a := range []struct {
+			field, value, gatewayField, gateway string
+			family                              Family
+		}{
+			{"ip", d.IP, "gateway", d.Gateway, IPv4},
+			{"ipv6", d.IPv6, "ipv6Gateway", d.IPv6Gateway, IPv6},
+		} {
+			addr, errs := Address(nic.path.Child(a.field), a.value, nic.path.Child(a.gatewayField), a.gateway, a.family, endpoint)
+			v.Errors = append(v.Errors, errs...)
+			if addr.IsValid() {
+				addresses = append(addresses, placedAddress{path: nic.path.Child(a.field), addr: addr, network: d.NetworkName, primary: i == 0})
+			}
+		}
+		v.Errors = append(v.Errors, NameServers(nic.path.Child("dns"), d.DNS)...)
+	}
+	return v, addresses
+}
+
+type slotNIC struct {
+	path   *field.Path
+	device *v1beta1.MachineConfigNetworkDevice
+}
+
+func slotNICs(path *field.Path, slot *v1beta1.VSphereMachineConfig) []slotNIC {
+	if slot.Network == nil {
+		return nil
+	}
+	network := path.Child("network")
+	nics := []slotNIC{{network.Child("primary"), &slot.Network.Primary}}
+	for i := range slot.Network.Additional {
+		nics = append(nics, slotNIC{network.Child("additional").Index(i), &slot.Network.Additional[i]})
+	}
+	return nics
+}
+
+func slotDisks(path *field.Path, slot *v1beta1.VSphereMachineConfig) []SlotDisk {
+	var disks []SlotDisk
+	for i, d := range slot.PersistentDisks {
+		disks = append(disks, SlotDisk{
+			Path: path.Child("persistentDisks").Index(i), Name: d.Name, SizeGiB: d.SizeGiB, Unit: d.UnitNumber,
+			MountPath: d.MountPath, FSFormat: string(d.FSFormat), MountOptions: d.MountOptions,
+			WipeFilesystem: d.WipeFilesystem != nil && *d.WipeFilesystem,
+		})
+	}
+	for i, d := range slot.EphemeralDisks {
+		disks = append(disks, SlotDisk{
+			Path: path.Child("ephemeralDisks").Index(i), Name: d.Name, SizeGiB: d.SizeGiB, Ephemeral: true,
+			MountPath: d.MountPath, FSFormat: string(d.FSFormat), MountOptions: d.MountOptions,
+		})
+	}
+	return disks
+}
