@@ -154,8 +154,8 @@ func intOrString(obj map[string]any, path *field.Path) (*intstr.IntOrString, err
 	return &out, nil
 }
 
-// sameSpec reports whether nothing that rules look at can have changed.
-func (c *Consumer) sameSpec(o *Consumer) bool { return o != nil && reflect.DeepEqual(c.spec, o.spec) }
+// SameSpec reports whether nothing that rules look at can have changed. A nil consumer is never the same.
+func (c *Consumer) SameSpec(o *Consumer) bool { return o != nil && reflect.DeepEqual(c.spec, o.spec) }
 
 // NoSurge checks that a roll works in places that exist once: it removes a machine before it makes the next.
 func NoSurge(c *Consumer) field.ErrorList {

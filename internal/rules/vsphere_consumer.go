@@ -46,7 +46,7 @@ func PoolKey(ref *corev1.ObjectReference, namespace string) (key struct{ Namespa
 // VSphereConsumer judges a new KubeadmControlPlane or MachineDeployment (old is nil) or a changed one.
 func VSphereConsumer(old, c *Consumer, w VSphereConsumerWorld) Verdict {
 	var v Verdict
-	if c.Deleting || c.sameSpec(old) || !UsesVSphere(c) {
+	if c.Deleting || c.SameSpec(old) || !UsesVSphere(c) {
 		return v
 	}
 	if w.Template == nil {

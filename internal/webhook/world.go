@@ -1,0 +1,181 @@
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/api/vsphere/v1beta1"
+	"github.com/berth-dev/berth/internal/rules"
+)
+
+// consumerKinds are the owners of machines, in the version that Cluster API stores.
+var consumerKinds = []schema.GroupVersionKind{
+	{Group: "cluster.x-k8s.io", Version: "v1beta2", Kind: rules.KindMachineDeployment},
+	{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: rules.KindKubeadmControlPlane},
+}
+
+// world gathers what the rules look at beside the object under examination.
+type world struct{ reader client.Reader }
+
+func (w world) pool(ctx context.Context, pool *v1beta1.VSphereMachineConfigPool) (rules.VSpherePoolWorld, error) {
+	var seen rules.VSpherePoolWorld
+	var pools v1beta1.VSphereMachineConfigPoolList
+	if err := w.reader.List(ctx, &pools, client.InNamespace(pool.Namespace)); err != nil {
+		return seen, fmt.Errorf("listing pools: %w", err)
+	}
+	seen.Pools = pools.Items
+	var err error
+	if seen.Cluster, err = w.cluster(ctx, pool.Namespace, pool.Spec.ClusterRef.Name); err != nil {
+		return seen, err
+	}
+	seen.Users, err = w.users(ctx, pool.Namespace)
+	return seen, err
+}
+
+// cluster reads a Cluster, nil if it does not exist.
+func (w world) cluster(ctx context.Context, namespace, name string) (*rules.Cluster, error) {
+	if name == "" {
+		return nil, nil
+	}
+	var c clusterv1.Cluster
+	if err := w.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &c); err != nil {
+		return nil, absent(err, "reading Cluster %s/%s", namespace, name)
+	}
+	out := &rules.Cluster{Namespace: namespace, Name: name, Endpoint: c.Spec.ControlPlaneEndpoint.Host}
+	out.Paused = c.Spec.Paused != nil && *c.Spec.Paused
+	if out.Endpoint == "" && c.Spec.InfrastructureRef.Kind == "VSphereCluster" {
+		var infra v1beta1.VSphereCluster
+		key := client.ObjectKey{Namespace: namespace, Name: c.Spec.InfrastructureRef.Name}
+		if err := w.reader.Get(ctx, key, &infra); absent(err, "reading VSphereCluster %s", key) != nil {
+			return nil, absent(err, "reading VSphereCluster %s", key)
+		}
+		out.Endpoint = infra.Spec.ControlPlaneEndpoint.Host
+	}
+	return out, nil
+}
+
+// users are the owners of machines in a namespace whose templates are ours.
+func (w world) users(ctx context.Context, namespace string) ([]rules.VSphereUser, error) {
+	var templates v1beta1.VSphereMachineTemplateList
+	if err := w.reader.List(ctx, &templates, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing machine templates: %w", err)
+	}
+	byName := map[string]*v1beta1.VSphereMachineTemplate{}
+	for i := range templates.Items {
+		byName[templates.Items[i].Name] = &templates.Items[i]
+	}
+	var users []rules.VSphereUser
+	for _, gvk := range consumerKinds {
+		var list unstructured.UnstructuredList
+		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		if err := w.reader.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+			return nil, fmt.Errorf("listing objects of kind %s: %w", gvk.Kind, err)
+		}
+		for i := range list.Items {
+			c, err := rules.ConsumerOf(&list.Items[i])
+			if err != nil {
+				return nil, fmt.Errorf("%s %s: %w", gvk.Kind, list.Items[i].GetName(), err)
+			}
+			if rules.UsesVSphere(c) {
+				users = append(users, rules.VSphereUser{Consumer: *c, Template: byName[c.TemplateName]})
+			}
+		}
+	}
+	return users, nil
+}
+
+func (w world) template(ctx context.Context, t *v1beta1.VSphereMachineTemplate) (rules.VSphereTemplateWorld, error) {
+	seen := rules.VSphereTemplateWorld{TopologyDryRun: topologyDryRun(ctx, t)}
+	var err error
+	seen.Pool, err = w.poolNamed(ctx, t)
+	return seen, err
+}
+
+// poolNamed is the pool that a template names, nil if there is none.
+func (w world) poolNamed(ctx context.Context, t *v1beta1.VSphereMachineTemplate) (*v1beta1.VSphereMachineConfigPool, error) {
+	key, ok := rules.PoolKey(t.Spec.Template.Spec.MachineConfigPoolRef, t.Namespace)
+	if !ok {
+		return nil, nil
+	}
+	var pool v1beta1.VSphereMachineConfigPool
+	if err := w.reader.Get(ctx, client.ObjectKey(key), &pool); err != nil {
+		return nil, absent(err, "reading pool %s/%s", key.Namespace, key.Name)
+	}
+	return &pool, nil
+}
+
+func (w world) consumer(ctx context.Context, c *rules.Consumer) (rules.VSphereConsumerWorld, error) {
+	var seen rules.VSphereConsumerWorld
+	cluster, err := w.cluster(ctx, c.Namespace, c.Cluster)
+	if err != nil {
+		return seen, err
+	}
+	seen.Paused = cluster != nil && cluster.Paused
+
+	var t v1beta1.VSphereMachineTemplate
+	key := client.ObjectKey{Namespace: c.Namespace, Name: c.TemplateName}
+	if err := w.reader.Get(ctx, key, &t); err != nil {
+		return seen, absent(err, "reading VSphereMachineTemplate %s", key)
+	}
+	seen.Template = &t
+	if seen.Pool, err = w.poolNamed(ctx, &t); err != nil {
+		return seen, err
+	}
+	if t.Spec.Template.Spec.MachineConfigPoolRef != nil {
+		seen.Others, err = w.users(ctx, c.Namespace)
+	}
+	return seen, err
+}
+
+// poolsOf lists the pools of the Cluster that owns a VSphereCluster. Before it is owned, the Cluster of the same name counts.
+func (w world) poolsOf(ctx context.Context, c *v1beta1.VSphereCluster) ([]v1beta1.VSphereMachineConfigPool, error) {
+	name := cmp.Or(c.Labels[clusterv1.ClusterNameLabel], c.Name)
+	for _, ref := range c.OwnerReferences {
+		if ref.Kind == "Cluster" {
+			name = ref.Name
+		}
+	}
+	var pools v1beta1.VSphereMachineConfigPoolList
+	if err := w.reader.List(ctx, &pools, client.InNamespace(c.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing pools: %w", err)
+	}
+	var own []v1beta1.VSphereMachineConfigPool
+	for _, p := range pools.Items {
+		if p.Spec.ClusterRef.Name == name {
+			own = append(own, p)
+		}
+	}
+	return own, nil
+}
+
+// owner is the VSphereMachine of a VSphereVM, nil if it is gone.
+func (w world) owner(ctx context.Context, vm *v1beta1.VSphereVM) (*v1beta1.VSphereMachine, error) {
+	for _, ref := range vm.OwnerReferences {
+		if ref.Kind != "VSphereMachine" {
+			continue
+		}
+		var m v1beta1.VSphereMachine
+		if err := w.reader.Get(ctx, client.ObjectKey{Namespace: vm.Namespace, Name: ref.Name}, &m); err != nil {
+			return nil, absent(err, "reading VSphereMachine %s/%s", vm.Namespace, ref.Name)
+		}
+		if m.UID == ref.UID {
+			return &m, nil
+		}
+	}
+	return nil, nil
+}
+
+// absent passes an error on unless it says that something is not there.
+func absent(err error, doing string, args ...any) error {
+	if err == nil || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf(doing+": %w", append(args, err)...)
+}
