@@ -1,0 +1,200 @@
+package vsphere
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
+	"github.com/berth-dev/berth/internal/machine"
+	"github.com/berth-dev/berth/internal/slot"
+)
+
+// journal is machine.Journal over a VSphereVM: its existence is the recorded intent to have a virtual machine, its status the
+// notes. Only the owner of a machine's pass writes it, and every write carries the version it was made from.
+type journal struct {
+	client client.Client
+	latest *latest
+	// machine, owner and in are what a VSphereVM is made of. All may be nil for an orphan, whose VSphereVM exists.
+	machine *infrav1.VSphereMachine
+	owner   *clusterv1.Machine
+	in      *placement
+	// vm as last read or written, nil before the intent.
+	vm *infrav1.VSphereVM
+}
+
+var _ machine.Journal = (*journal)(nil)
+
+// Intend implements machine.Journal.
+func (j *journal) Intend(ctx context.Context, place *slot.Slot) (machine.ServerSpec, error) {
+	if j.vm != nil {
+		return serverSpec(j.vm), nil
+	}
+	vm, err := buildVM(j.machine, j.owner, place, j.in)
+	if err != nil {
+		return machine.ServerSpec{}, err
+	}
+	err = j.client.Create(ctx, vm)
+	if apierrors.IsAlreadyExists(err) {
+		existing := &infrav1.VSphereVM{}
+		if err := j.latest.live.Get(ctx, client.ObjectKeyFromObject(vm), existing); err != nil {
+			return machine.ServerSpec{}, fmt.Errorf("reading VSphereVM %s/%s: %w", vm.Namespace, vm.Name, err)
+		}
+		if existing.Annotations[infrav1.MarkAnnotation] != j.machine.Annotations[infrav1.MarkAnnotation] {
+			return machine.ServerSpec{}, &machine.Error{
+				Kind: machine.Conflict, Reason: infrav1.NameConflictReason,
+				Message: fmt.Sprintf("VSphereVM %s/%s exists and belongs to another machine (mark %q): wait for it to go, or change spec.namingStrategy so that names differ",
+					existing.Namespace, existing.Name, existing.Annotations[infrav1.MarkAnnotation]),
+			}
+		}
+		vm, err = existing, nil
+	}
+	if err != nil {
+		return machine.ServerSpec{}, fmt.Errorf("creating VSphereVM %s/%s: %w", vm.Namespace, vm.Name, err)
+	}
+	j.latest.wrote(vm)
+	j.vm = vm
+	return serverSpec(vm), nil
+}
+
+// Save implements machine.Journal.
+func (j *journal) Save(ctx context.Context, notes machine.Notes, report machine.Report) error {
+	if j.vm == nil {
+		// Nothing was intended: there is nothing to remember, and what people should read goes to the VSphereMachine.
+		return nil
+	}
+	next := j.vm.DeepCopy()
+	if next.Spec.BiosUUID == "" && notes.Identity.HardwareID != "" {
+		next.Spec.BiosUUID = strings.ToLower(notes.Identity.HardwareID)
+		if err := j.client.Update(ctx, next); err != nil {
+			return fmt.Errorf("recording the BIOS UUID in VSphereVM %s/%s: %w", next.Namespace, next.Name, err)
+		}
+		j.written(next)
+		next = next.DeepCopy()
+	}
+	setNotes(&next.Status, notes)
+	setVMStatus(next, notes, report)
+	if equality.Semantic.DeepEqual(next.Status, j.vm.Status) {
+		return nil
+	}
+	if err := j.client.Status().Update(ctx, next); err != nil {
+		return fmt.Errorf("recording the state of VSphereVM %s/%s: %w", next.Namespace, next.Name, err)
+	}
+	j.written(next)
+	return nil
+}
+
+func (j *journal) written(vm *infrav1.VSphereVM) {
+	j.latest.wrote(vm)
+	j.vm = vm
+}
+
+// notesOf reads the notes back; nil has none.
+func notesOf(vm *infrav1.VSphereVM, mark machine.Mark) machine.Notes {
+	if vm == nil {
+		return machine.Notes{Identity: machine.Identity{Mark: mark}}
+	}
+	return machine.Notes{
+		Identity: machine.Identity{
+			Mark: mark, ServerID: vm.Status.VMRef, HardwareID: vm.Spec.BiosUUID, Location: vm.Spec.Datacenter, Name: vm.Name,
+		},
+		Intended:     true,
+		CreateEnded:  vm.Status.CloneEnded,
+		Operation:    machine.Operation{Ref: vm.Status.TaskRef, Kind: vm.Status.TaskKind, Mark: mark},
+		PowerOnAsked: timeOf(vm.Status.PowerOnRequestedTime),
+		PoweredOn:    conditions.IsTrue(vm, infrav1.InitialPowerOnCompletedCondition),
+		Ready:        vm.Status.Ready || conditions.IsTrue(vm, infrav1.VMProvisionedCondition),
+		AbsentSince:  timeOf(vm.Status.AbsentSince),
+		RetryAt:      timeOf(vm.Status.RetryAfter),
+	}
+}
+
+func setNotes(status *infrav1.VSphereVMStatus, notes machine.Notes) {
+	if status.VMRef == "" {
+		status.VMRef = notes.Identity.ServerID
+	}
+	status.CloneEnded = notes.CreateEnded
+	status.TaskRef, status.TaskKind = notes.Operation.Ref, ""
+	if notes.Operation.Ref != "" {
+		status.TaskKind = notes.Operation.Kind
+	}
+	status.PowerOnRequestedTime = stamp(notes.PowerOnAsked)
+	status.AbsentSince = stamp(notes.AbsentSince)
+	status.RetryAfter = stamp(notes.RetryAt)
+}
+
+// setVMStatus says to people what the notes and the pass's report mean.
+func setVMStatus(vm *infrav1.VSphereVM, notes machine.Notes, report machine.Report) {
+	setObserved(&vm.Status.Network, report.Server)
+	if report.Server != nil {
+		vm.Status.Host = report.Server.Host
+	}
+	if report.Server != nil || report.Ready {
+		vm.Status.Addresses = report.Addresses
+	}
+	vm.Status.FailureReason, vm.Status.FailureMessage = failure(report)
+
+	if notes.PoweredOn {
+		setCondition(vm, infrav1.InitialPowerOnCompletedCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
+		switch {
+		case report.Off:
+			setCondition(vm, infrav1.PoweredOnCondition, metav1.ConditionFalse, offReason(report), report.Message)
+		case report.Server != nil && report.Server.Power == machine.PowerOn:
+			setCondition(vm, infrav1.PoweredOnCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
+		}
+	}
+	if report.Outcome == "" {
+		// A note in the middle of a pass: what people read comes at its end.
+		return
+	}
+	vm.Status.Ready = report.Ready
+	if notes.Ready && !report.Lost && vm.DeletionTimestamp.IsZero() {
+		setCondition(vm, infrav1.VMProvisionedCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
+	} else {
+		setCondition(vm, infrav1.VMProvisionedCondition, metav1.ConditionFalse, publishedReason(report.Reason), report.Message)
+	}
+	if report.Ready {
+		setCondition(vm, infrav1.ReadyCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
+	} else {
+		setCondition(vm, infrav1.ReadyCondition, metav1.ConditionFalse, publishedReason(report.Reason), report.Message)
+	}
+}
+
+func offReason(report machine.Report) string {
+	if report.Reason == machine.ReasonSuspended {
+		return infrav1.SuspendedReason
+	}
+	return infrav1.PoweredOffReason
+}
+
+// failure is the deprecated pair of fields: set only for what no retry can cure.
+func failure(report machine.Report) (reason, message *string) {
+	if !report.Lost {
+		return nil, nil
+	}
+	word, text := publishedReason(report.Reason), report.Message
+	return &word, &text
+}
+
+// setObserved takes over what the guest reports; without a look at the server the last observation stays.
+func setObserved(into *[]infrav1.NetworkStatus, server *machine.Server) {
+	if server == nil {
+		return
+	}
+	var out []infrav1.NetworkStatus
+	for _, nic := range server.NICs {
+		out = append(out, infrav1.NetworkStatus{Connected: nic.Connected, IPAddrs: nic.Addresses, MACAddr: nic.MAC, NetworkName: nic.Network})
+	}
+	*into = out
+}
+
+func setCondition(obj conditions.Setter, kind string, status metav1.ConditionStatus, reason, message string) {
+	conditions.Set(obj, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
+}

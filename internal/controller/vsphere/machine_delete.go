@@ -1,0 +1,207 @@
+package vsphere
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
+	"github.com/berth-dev/berth/internal/machine"
+)
+
+// delete runs one pass towards absence. It needs no Cluster, no Machine and no bootstrap Secret, only the way to vCenter.
+func (r *machineReconciler) delete(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if !controllerutil.ContainsFinalizer(s.machine, infrav1.MachineFinalizer) {
+		return ctrl.Result{}, nil
+	}
+	if s.mark() == "" {
+		// Without a mark nothing was ever asked of vCenter or of a pool.
+		return ctrl.Result{}, r.letGo(ctx, s)
+	}
+	r.alarm.set(s.mark(), client.ObjectKeyFromObject(s.machine))
+
+	life, _, _, err := r.life(ctx, s)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	life.Guards = nil
+	if key, pooled := s.poolKey(); pooled {
+		life.Places = r.pools.writer(key)
+	}
+	var after time.Duration
+	if life.Platform == nil && s.vm != nil {
+		guard, pause, err := r.platform(ctx, s, life)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		if guard != nil {
+			life.Guards, after = []machine.Guard{*guard}, pause
+		}
+	}
+	if s.vm != nil && s.vm.DeletionTimestamp.IsZero() {
+		if err := r.client.Delete(ctx, s.vm.DeepCopy(), client.Preconditions{UID: &s.vm.UID}); client.IgnoreNotFound(err) != nil {
+			return ctrl.Result{}, fmt.Errorf("deleting VSphereVM %s: %w", s.vm.Name, err)
+		}
+		// The journal writes with the version it has read: read the one that the deletion made.
+		vm := &infrav1.VSphereVM{}
+		if err := r.reader.Get(ctx, client.ObjectKeyFromObject(s.vm), vm); err != nil {
+			return ctrl.Result{}, fmt.Errorf("reading VSphereVM %s: %w", s.vm.Name, err)
+		}
+		r.latest.wrote(vm)
+		s.vm = vm
+		life.Journal.(*journal).vm = vm
+	}
+	report := r.engine.Delete(ctx, life)
+	s.vm = life.Journal.(*journal).vm
+	r.publish(s.machine, report.Events)
+	if report.Outcome == machine.Done {
+		return ctrl.Result{}, r.letGo(ctx, s)
+	}
+	if report.Unchanged {
+		return r.result(ctx, report)
+	}
+	setMachineStatus(s, report, true)
+	if err := r.patchStatus(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+	if after > 0 {
+		report.After = after
+	}
+	return r.result(ctx, report)
+}
+
+// letGo takes the finalizers off: the virtual machine is proven gone and the place given back. The VSphereVM goes first, so
+// that it is never left without its machine.
+func (r *machineReconciler) letGo(ctx context.Context, s *scope) error {
+	if s.vm != nil {
+		if err := removeFinalizer(ctx, r.client, s.vm, infrav1.VMFinalizer); err != nil {
+			return err
+		}
+		if s.vm.DeletionTimestamp.IsZero() {
+			if err := r.client.Delete(ctx, s.vm); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("deleting VSphereVM %s: %w", s.vm.Name, err)
+			}
+		}
+	}
+	if err := removeFinalizer(ctx, r.client, s.machine, infrav1.MachineFinalizer); err != nil {
+		return err
+	}
+	r.alarm.forget(s.mark())
+	return nil
+}
+
+func removeFinalizer(ctx context.Context, c client.Client, obj client.Object, finalizer string) error {
+	before := obj.DeepCopyObject().(client.Object)
+	if !controllerutil.RemoveFinalizer(obj, finalizer) {
+		return nil
+	}
+	if err := c.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing the finalizer from %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
+	}
+	return nil
+}
+
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=vsphereclusters,verbs=get;list;watch
+
+// orphanReconciler cleans up VSphereVMs whose VSphereMachine is gone, for example because its finalizer was removed by hand.
+// It does nothing else: while the VSphereMachine lives, its reconciler is the only one to touch the VSphereVM.
+type orphanReconciler struct {
+	*machineReconciler
+	recorder events.EventRecorder
+	alarm    *alarm
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *orphanReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	vm := &infrav1.VSphereVM{}
+	if err := r.client.Get(ctx, req.NamespacedName, vm); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	mark := machine.Mark(vm.Annotations[infrav1.MarkAnnotation])
+	if mark == "" || !controllerutil.ContainsFinalizer(vm, infrav1.VMFinalizer) {
+		return ctrl.Result{}, nil
+	}
+	alive, err := r.machineAlive(ctx, vm, mark)
+	if err != nil || alive {
+		return ctrl.Result{}, err
+	}
+	// The decision to destroy is made on fresh reads only.
+	if err := r.reader.Get(ctx, req.NamespacedName, vm); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	stand := &infrav1.VSphereMachine{}
+	stand.Namespace, stand.Name, stand.Labels = vm.Namespace, vm.Name, vm.Labels
+	stand.Annotations = map[string]string{infrav1.MarkAnnotation: string(mark)}
+	s := &scope{machine: stand, stored: stand, vm: vm}
+	if s.infra, err = findVSphereCluster(ctx, r.client, vm.Namespace, s.clusterName(), nil); err != nil {
+		return ctrl.Result{}, err
+	}
+	if setPaused(vm.DeepCopy(), nil) {
+		return ctrl.Result{}, nil
+	}
+	pool, err := r.pools.holding(ctx, vm.Namespace, s.clusterName(), string(mark))
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if vm.DeletionTimestamp.IsZero() {
+		ctrl.LoggerFrom(ctx).Info("Deleting an orphaned VSphereVM: its VSphereMachine is gone")
+		return ctrl.Result{}, client.IgnoreNotFound(r.client.Delete(ctx, vm))
+	}
+	r.alarm.set(mark, req.NamespacedName)
+	life := &machine.Life{
+		Mark: mark, Name: req.String(), Notes: notesOf(vm, mark), PowerOff: powerOff(s), DeletedAt: vm.DeletionTimestamp.Time,
+		Journal: &journal{client: r.client, latest: r.latest, machine: stand, vm: vm},
+	}
+	life.Request.Holder = s.holder()
+	if pool != nil {
+		life.Places = r.pools.writer(*pool)
+	}
+	guard, after, err := r.platform(ctx, s, life)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if guard != nil {
+		life.Guards = []machine.Guard{*guard}
+	}
+	report := r.engine.Delete(ctx, life)
+	s.vm = life.Journal.(*journal).vm
+	publish(r.recorder, s.vm, report.Events)
+	if report.Outcome == machine.Done {
+		r.alarm.forget(mark)
+		return ctrl.Result{}, removeFinalizer(ctx, r.client, s.vm, infrav1.VMFinalizer)
+	}
+	if after > 0 {
+		report.After = after
+	}
+	return r.result(ctx, report)
+}
+
+// machineAlive says whether a VSphereMachine with the mark exists, by live reads: first the owner, then anybody of the
+// cluster.
+func (r *machineReconciler) machineAlive(ctx context.Context, vm *infrav1.VSphereVM, mark machine.Mark) (bool, error) {
+	for _, ref := range vm.OwnerReferences {
+		if ref.Kind != "VSphereMachine" {
+			continue
+		}
+		owner := &infrav1.VSphereMachine{}
+		err := r.client.Get(ctx, client.ObjectKey{Namespace: vm.Namespace, Name: ref.Name}, owner)
+		if err == nil && owner.Annotations[infrav1.MarkAnnotation] == string(mark) {
+			return true, nil
+		}
+	}
+	list := &infrav1.VSphereMachineList{}
+	if err := r.reader.List(ctx, list, client.InNamespace(vm.Namespace)); err != nil {
+		return false, fmt.Errorf("listing VSphereMachines: %w", err)
+	}
+	for i := range list.Items {
+		if list.Items[i].Annotations[infrav1.MarkAnnotation] == string(mark) {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,182 @@
+package vsphere
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
+	"github.com/berth-dev/berth/internal/pool"
+	"github.com/berth-dev/berth/internal/slot"
+)
+
+// setPoolConditions says what a pass over the pool has found.
+func setPoolConditions(p *infrav1.VSphereMachineConfigPool, summary pool.Summary) {
+	setDisksReady(p, summary)
+	setSlotAvailable(p, summary)
+	if len(summary.Quarantined) > 0 {
+		setCondition(p, infrav1.SlotQuarantinedCondition, metav1.ConditionTrue, infrav1.ContradictionReason, fmt.Sprintf(
+			"%s. Look at the virtual machines and disks of each slot, put right what is wrong, then list the host names in the annotation %s",
+			lines(summary.Quarantined), infrav1.ReleaseQuarantinedAnnotation))
+	} else {
+		setCondition(p, infrav1.SlotQuarantinedCondition, metav1.ConditionFalse, infrav1.NoneQuarantinedReason, "")
+	}
+	if !p.DeletionTimestamp.IsZero() {
+		message := "disks are being deleted"
+		if len(summary.Held) > 0 {
+			message = "waiting for the machines in slots " + strings.Join(slices.Sorted(slices.Values(summary.Held)), ", ")
+		}
+		setCondition(p, infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.DeletingReason, message)
+		return
+	}
+	// A full pool is healthy: SlotAvailable takes no part.
+	for _, kind := range []string{
+		infrav1.ClusterRefReadyCondition, infrav1.VCenterAvailableCondition, infrav1.MembersValidCondition,
+		infrav1.MembersUniqueCondition, infrav1.PersistentDisksReadyCondition,
+	} {
+		if c := conditions.Get(p, kind); c != nil && c.Status != metav1.ConditionTrue {
+			setCondition(p, infrav1.ReadyCondition, metav1.ConditionFalse, c.Reason, c.Message)
+			return
+		}
+	}
+	if c := conditions.Get(p, infrav1.SlotQuarantinedCondition); c.Status == metav1.ConditionTrue {
+		setCondition(p, infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.SlotQuarantinedCondition, c.Message)
+		return
+	}
+	setCondition(p, infrav1.ReadyCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
+}
+
+func setDisksReady(p *infrav1.VSphereMachineConfigPool, summary pool.Summary) {
+	reclaiming := map[string]bool{}
+	for _, name := range summary.Reclaiming {
+		reclaiming[name] = true
+	}
+	switch {
+	case len(summary.DiskErrors) > 0:
+		reason := infrav1.DiskFailedReason
+		for name := range summary.DiskErrors {
+			if reclaiming[name] {
+				reason = infrav1.ReclaimFailedReason
+			}
+		}
+		setCondition(p, infrav1.PersistentDisksReadyCondition, metav1.ConditionFalse, reason, lines(summary.DiskErrors))
+	case len(summary.Provisioning) > 0:
+		setCondition(p, infrav1.PersistentDisksReadyCondition, metav1.ConditionFalse, infrav1.DisksProvisioningReason,
+			fmt.Sprintf("%d disks are being created", len(summary.Provisioning)))
+	default:
+		setCondition(p, infrav1.PersistentDisksReadyCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
+	}
+}
+
+func setSlotAvailable(p *infrav1.VSphereMachineConfigPool, summary pool.Summary) {
+	total, free, reclaiming := len(summary.State.Slots), len(summary.State.Slots), 0
+	for _, r := range summary.State.Records {
+		switch r.State {
+		case slot.Available, slot.Released:
+		case slot.Reclaiming:
+			reclaiming++
+			free--
+		default:
+			free--
+		}
+	}
+	why := lines(summary.Vacating)
+	switch {
+	case free > 0:
+		setCondition(p, infrav1.SlotAvailableCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, why)
+	case len(summary.Vacating) > 0:
+		setCondition(p, infrav1.SlotAvailableCondition, metav1.ConditionFalse, infrav1.WaitingForPredecessorReason, why)
+	case reclaiming > 0:
+		setCondition(p, infrav1.SlotAvailableCondition, metav1.ConditionFalse, infrav1.WaitingForReclaimReason,
+			fmt.Sprintf("the disks of %d slots are being deleted", reclaiming))
+	default:
+		setCondition(p, infrav1.SlotAvailableCondition, metav1.ConditionFalse, infrav1.AllSlotsInUseReason,
+			fmt.Sprintf("all %d slots are in use: add one to spec.configs before scaling out", total))
+	}
+}
+
+// lines joins what is said about each name, in a fixed order: a message that changes without a cause would be written again
+// and again.
+func lines(by map[string]string) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		out = append(out, name+": "+by[name])
+	}
+	return strings.Join(out, "; ")
+}
+
+// setMembers checks the declaration itself. Admission refuses what it sees; what came before it, or around it, is said here.
+func (r *poolReconciler) setMembers(ctx context.Context, p *infrav1.VSphereMachineConfigPool) error {
+	if problems := invalidMembers(p); len(problems) > 0 {
+		setCondition(p, infrav1.MembersValidCondition, metav1.ConditionFalse, infrav1.InvalidMemberConfigReason, strings.Join(problems, "; "))
+	} else {
+		setCondition(p, infrav1.MembersValidCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
+	}
+	list := &infrav1.VSphereMachineConfigPoolList{}
+	if err := r.client.List(ctx, list, client.InNamespace(p.Namespace)); err != nil {
+		return fmt.Errorf("listing pools: %w", err)
+	}
+	others := []*infrav1.VSphereMachineConfigPool{p}
+	for i := range list.Items {
+		other := &list.Items[i]
+		if other.Name != p.Name && other.Spec.ClusterRef.Name == p.Spec.ClusterRef.Name {
+			others = append(others, other)
+		}
+	}
+	if reason, problems := duplicateMembers(others); reason != "" {
+		setCondition(p, infrav1.MembersUniqueCondition, metav1.ConditionFalse, reason, strings.Join(problems, "; "))
+	} else {
+		setCondition(p, infrav1.MembersUniqueCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
+	}
+	return nil
+}
+
+func invalidMembers(p *infrav1.VSphereMachineConfigPool) []string {
+	var problems []string
+	for i, config := range p.Spec.Configs {
+		for j, nic := range slotOf(config, "").NICs {
+			for _, address := range nic.Addresses {
+				if _, err := netip.ParsePrefix(address); err != nil {
+					problems = append(problems, fmt.Sprintf("spec.configs[%d] (%s), interface %d: %q is not an address with a prefix length, as in 192.0.2.31/24",
+						i, config.Hostname, j, address))
+				}
+			}
+		}
+	}
+	return problems
+}
+
+// duplicateMembers finds host names and addresses of the first pool that are used twice, in it or in the others.
+func duplicateMembers(all []*infrav1.VSphereMachineConfigPool) (reason string, problems []string) {
+	hosts, addresses := map[string]string{}, map[string]string{}
+	for n, p := range all {
+		for i, config := range p.Spec.Configs {
+			where := fmt.Sprintf("%s spec.configs[%d]", p.Name, i)
+			if first, used := hosts[config.Hostname]; used && (n == 0 || strings.HasPrefix(first, all[0].Name+" ")) {
+				problems = append(problems, fmt.Sprintf("host name %s is used by %s and %s", config.Hostname, first, where))
+				reason = infrav1.DuplicateHostnameReason
+			}
+			hosts[config.Hostname] = where
+			for _, nic := range slotOf(config, "").NICs {
+				for _, address := range nic.Addresses {
+					key := nic.Network + " " + bare(address)
+					if first, used := addresses[key]; used && (n == 0 || strings.HasPrefix(first, all[0].Name+" ")) {
+						problems = append(problems, fmt.Sprintf("address %s is used by %s and %s", bare(address), first, where))
+						if reason == "" {
+							reason = infrav1.DuplicateIPAddressReason
+						}
+					}
+					addresses[key] = where
+				}
+			}
+		}
+	}
+	return reason, problems
+}

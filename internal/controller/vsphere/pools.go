@@ -1,0 +1,170 @@
+package vsphere
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
+	"github.com/berth-dev/berth/internal/machine"
+	"github.com/berth-dev/berth/internal/pool"
+)
+
+// poolField indexes VSphereMachines by the pool they name.
+const poolField = "spec.machineConfigPoolRef.name"
+
+// pools hands out the one writer of each pool. Machines and the pool reconciler share it: whoever wants to record something in
+// a pool's status goes through it.
+type pools struct {
+	client   client.Client
+	reader   client.Reader // live
+	access   *access
+	nodes    *nodes
+	queue    *queue
+	recorder events.EventRecorder
+
+	// machines and changed wake VSphereMachines that wait for a pool, and the pool itself.
+	machines, changed chan event.GenericEvent
+
+	mu      sync.Mutex
+	writers map[types.NamespacedName]*pool.Writer
+}
+
+func (p *pools) writer(key types.NamespacedName) *pool.Writer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w := p.writers[key]; w != nil {
+		return w
+	}
+	facts := &poolFacts{pools: p, key: key}
+	w := pool.NewWriter(&poolStore{client: p.client, reader: p.reader, key: key}, facts, facts.platform, pool.Options{
+		Emit:    func(e machine.Event) { p.emit(key, e) },
+		Changed: func() { p.wake(context.Background(), key) },
+	})
+	if p.writers == nil {
+		p.writers = map[types.NamespacedName]*pool.Writer{}
+	}
+	p.writers[key] = w
+	return w
+}
+
+// drop forgets the writer of a pool that is gone.
+func (p *pools) drop(key types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.writers, key)
+}
+
+// wake tells everybody who waits for a pool that it has changed.
+func (p *pools) wake(ctx context.Context, key types.NamespacedName) {
+	for _, waiting := range p.queue.changed(key) {
+		send(ctx, p.machines, &infrav1.VSphereMachine{ObjectMeta: meta(waiting)})
+	}
+	send(ctx, p.changed, &infrav1.VSphereMachineConfigPool{ObjectMeta: meta(key)})
+}
+
+func (p *pools) emit(key types.NamespacedName, e machine.Event) {
+	object := &infrav1.VSphereMachineConfigPool{}
+	if err := p.client.Get(context.Background(), key, object); err != nil {
+		object.ObjectMeta = meta(key)
+	}
+	publish(p.recorder, object, []machine.Event{e})
+}
+
+// holding finds the pool whose record says that the machine with this mark has one of its slots (VS-A25); nil if none does.
+func (p *pools) holding(ctx context.Context, namespace, cluster, mark string) (*types.NamespacedName, error) {
+	list := &infrav1.VSphereMachineConfigPoolList{}
+	if err := p.reader.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing pools: %w", err)
+	}
+	for i := range list.Items {
+		item := &list.Items[i]
+		if cluster != "" && item.Spec.ClusterRef.Name != cluster {
+			continue
+		}
+		for _, c := range item.Status.ConfigStatuses {
+			if c.Mark == mark && c.State == infrav1.ConfigStateInUse {
+				key := client.ObjectKeyFromObject(item)
+				return &key, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// poolStore is pool.Store over a VSphereMachineConfigPool.
+type poolStore struct {
+	client client.Client
+	reader client.Reader
+	key    types.NamespacedName
+
+	mu     sync.Mutex
+	loaded *infrav1.VSphereMachineConfigPool
+}
+
+var _ pool.Store = (*poolStore)(nil)
+
+// Load implements pool.Store.
+func (s *poolStore) Load(ctx context.Context) (pool.State, string, error) {
+	p := &infrav1.VSphereMachineConfigPool{}
+	if err := s.reader.Get(ctx, s.key, p); err != nil {
+		if apierrors.IsNotFound(err) {
+			return pool.State{}, "", pool.ErrGone
+		}
+		return pool.State{}, "", fmt.Errorf("reading pool %s: %w", s.key, err)
+	}
+	retain, err := retainsDisks(ctx, s.client, p)
+	if err != nil {
+		return pool.State{}, "", err
+	}
+	s.mu.Lock()
+	s.loaded = p
+	s.mu.Unlock()
+	return stateOf(p, retain), p.ResourceVersion, nil
+}
+
+// Save implements pool.Store.
+func (s *poolStore) Save(ctx context.Context, state pool.State, version string) error {
+	s.mu.Lock()
+	loaded := s.loaded
+	s.mu.Unlock()
+	if loaded == nil || loaded.ResourceVersion != version {
+		return pool.ErrStale
+	}
+	next := loaded.DeepCopy()
+	setState(next, state)
+	switch err := s.client.Status().Update(ctx, next); {
+	case apierrors.IsConflict(err):
+		return pool.ErrStale
+	case apierrors.IsNotFound(err):
+		return pool.ErrGone
+	case err != nil:
+		return fmt.Errorf("writing the status of pool %s: %w", s.key, err)
+	}
+	s.mu.Lock()
+	s.loaded = next
+	s.mu.Unlock()
+	return nil
+}
+
+// retainsDisks: the annotation on the pool or on its Cluster.
+func retainsDisks(ctx context.Context, c client.Reader, p *infrav1.VSphereMachineConfigPool) (bool, error) {
+	if p.Annotations[infrav1.RetainDisksAnnotation] == "true" {
+		return true, nil
+	}
+	cluster := &clusterv1.Cluster{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ClusterRef.Name}, cluster); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return cluster.Annotations[infrav1.RetainDisksAnnotation] == "true", nil
+}
+
+var errNoCluster = errors.New("the pool's Cluster or VSphereCluster does not exist")
