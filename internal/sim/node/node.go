@@ -102,7 +102,7 @@ func Join(ctx context.Context, c Config, documents []byte) (*Node, error) {
 // Resume starts the node from what its disks hold, as a booting guest's kubelet does: after a power cycle, or after the
 // process that ran the guests was restarted (then still running processes are adopted). It does not wait for the API
 // server. ErrNotInitialized if kubeadm never got to the kubelet on these disks.
-func Resume(c Config) (*Node, error) {
+func Resume(_ context.Context, c Config) (*Node, error) {
 	c = c.withDefaults()
 	disk := guestDisk{c.Files}
 	if !disk.exists(kubeletConfigFile) || (!disk.exists(kubeletConf) && !disk.exists(bootstrapConf)) {
@@ -137,11 +137,12 @@ func (n *Node) Registered() <-chan struct{} { return n.kubelet.registered }
 
 // Stop shuts the guest down in order: kubelet, then kube-apiserver, controller manager and etcd. What does not end within
 // the context's deadline is killed. The Node object stays.
-func (n *Node) Stop(ctx context.Context) {
+func (n *Node) Stop(ctx context.Context) error {
 	n.end.Do(func() {
 		n.kubelet.halt()
 		n.kubelet.static.shutdown(ctx, true)
 	})
+	return nil
 }
 
 // Kill cuts the power: everything ends at once.
