@@ -1,0 +1,193 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
+	"github.com/berth-dev/berth/examples"
+	invariants "github.com/berth-dev/berth/internal/invariant/vsphere"
+	"github.com/berth-dev/berth/internal/local"
+	"github.com/berth-dev/berth/internal/sim/vcenter"
+)
+
+var (
+	seed = flag.Int64("seed", 20261201, "seed of the kills; printed, so that a failure can be repeated")
+	full = flag.Bool("full", false, "run every flow in every flavour, with more kills")
+)
+
+const (
+	namespace = "cpaas-system"
+	cluster   = "demo"
+	patience  = 6 * time.Minute
+	glance    = 500 * time.Millisecond
+)
+
+// world is one environment under test.
+type world struct {
+	env   *local.Environment
+	kube  client.Client
+	cloud *vcenter.Admin
+	// manifests is a directory with the example's manifests, as a user keeps them.
+	manifests string
+	bin       string
+	watch     *invariants.Watch
+}
+
+// logging shows the environment's progress in the test's log.
+type logging struct{ t *testing.T }
+
+func (l logging) Begin(string)        {}
+func (l logging) Note(string, string) {}
+func (l logging) End(step string, took time.Duration, err error) {
+	if err != nil {
+		l.t.Logf("%s: %v (%s)", step, err, took.Round(time.Second))
+		return
+	}
+	l.t.Logf("%s ready after %s", step, took.Round(100*time.Millisecond))
+}
+
+// newWorld brings up a bare environment and renders the example's manifests of one flavour ("v1beta1" or "v1beta2").
+func newWorld(t *testing.T, flavour string) *world {
+	t.Helper()
+	g := NewWithT(t)
+	root, err := filepath.Abs("../..")
+	g.Expect(err).NotTo(HaveOccurred())
+	w := &world{bin: filepath.Join(root, "bin"), manifests: t.TempDir()}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	dir, err := os.MkdirTemp("", "berth-e2e-")
+	g.Expect(err).NotTo(HaveOccurred())
+	w.env, err = local.Up(ctx, local.Options{Dir: dir, Bare: true, Bin: w.bin, Progress: logging{t}})
+	t.Cleanup(func() { w.end(t) })
+	g.Expect(err).NotTo(HaveOccurred(), "bringing up a bare environment")
+
+	config, err := clientcmd.BuildConfigFromFlags("", w.env.Kubeconfig())
+	g.Expect(err).NotTo(HaveOccurred())
+	scheme := runtime.NewScheme()
+	g.Expect(corev1.AddToScheme(scheme)).To(Succeed())
+	g.Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
+	g.Expect(infrav1.AddToScheme(scheme)).To(Succeed())
+	w.kube, err = client.New(config, client.Options{Scheme: scheme})
+	g.Expect(err).NotTo(HaveOccurred())
+	w.cloud = &vcenter.Admin{URL: w.env.VCenterAdmin()}
+	w.watch = invariants.Start(context.Background(), w.cloud, w.kube, 300*time.Millisecond)
+
+	files, err := examples.Files.ReadDir("vsphere/" + flavour)
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, f := range files {
+		text, err := examples.Files.ReadFile("vsphere/" + flavour + "/" + f.Name())
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(os.WriteFile(w.manifest(f.Name()), []byte(w.env.Range.Rewrite(string(text))), 0o600)).To(Succeed())
+	}
+	return w
+}
+
+// end stops everything; a failed test leaves its logs where a person can read them.
+func (w *world) end(t *testing.T) {
+	if w.env == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if t.Failed() {
+		w.describe(t)
+		if err := w.env.Stop(ctx, nil); err != nil {
+			t.Logf("stopping the environment: %v", err)
+		}
+		t.Logf("logs of all processes are kept in %s", w.env.Logs())
+		return
+	}
+	if err := w.env.Purge(ctx, nil); err != nil {
+		t.Errorf("removing the environment: %v", err)
+	}
+}
+
+// describe prints what a person would look at first.
+func (w *world) describe(t *testing.T) {
+	for _, args := range [][]string{
+		{"-n", namespace, "get", "cluster,kubeadmcontrolplane,machinedeployment,machine,vspherecluster,vspheremachine,vspherevm,vspheremachineconfigpool", "-o", "wide"},
+		{"-n", namespace, "get", "vspheremachine", "-o", `jsonpath={range .items[*]}{.metadata.name}{": "}{range .status.conditions[*]}{.type}={.status}/{.reason}: {.message}{"; "}{end}{"\n"}{end}`},
+		{"-n", namespace, "get", "events", "--sort-by=.lastTimestamp"},
+	} {
+		out, err := w.run(context.Background(), w.tool("kubectl"), args...)
+		t.Logf("kubectl %s\n%s%v", strings.Join(args, " "), tail(out, 60), errText(err))
+	}
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func tail(text string, lines int) string {
+	all := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n") + "\n"
+}
+
+func (w *world) manifest(name string) string { return filepath.Join(w.manifests, name) }
+func (w *world) tool(name string) string     { return filepath.Join(w.bin, name) }
+
+// run executes a program with the management cluster's kubeconfig.
+func (w *world) run(ctx context.Context, program string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.env.Kubeconfig())
+	var out, msg bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &msg
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("%s %s: %w: %s", filepath.Base(program), strings.Join(args, " "), err, strings.TrimSpace(msg.String()))
+	}
+	return out.String(), nil
+}
+
+// kubectl types a command that must succeed.
+func (w *world) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	t.Logf("$ kubectl %s", strings.Join(args, " "))
+	out, err := w.run(t.Context(), w.tool("kubectl"), args...)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return out
+}
+
+// berth types a berth command that must succeed.
+func (w *world) berth(t *testing.T, args ...string) string {
+	t.Helper()
+	args = append(args, "--state-dir", w.env.Dir)
+	out, err := w.run(t.Context(), w.tool("berth"), args...)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return out
+}
+
+// writeInGuest puts text into a file of a guest.
+func (w *world) writeInGuest(t *testing.T, node, path, text string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), w.tool("berth"), "guest", "write", node, path, "--state-dir", w.env.Dir)
+	cmd.Stdin = strings.NewReader(text)
+	out, err := cmd.CombinedOutput()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred(), "%s", out)
+}
+
+// applyAll applies every manifest, in the order of the file names, as `kubectl apply -f DIR` does.
+func (w *world) applyAll(t *testing.T) {
+	t.Helper()
+	w.kubectl(t, "apply", "-f", w.manifests)
+}
