@@ -21,6 +21,10 @@ var consumerKinds = []schema.GroupVersionKind{
 	{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: rules.KindKubeadmControlPlane},
 }
 
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machinedeployments,verbs=get;list
+// +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=kubeadmcontrolplanes,verbs=get;list
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=vsphereclusters;vspheremachines;vspheremachineconfigpools;vspheremachinetemplates,verbs=get;list
+
 // world gathers what the rules look at beside the object under examination.
 type world struct{ reader client.Reader }
 

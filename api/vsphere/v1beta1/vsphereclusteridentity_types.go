@@ -41,7 +41,7 @@ type VSphereClusterIdentityStatus struct {
 
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=vsphereclusteridentities,scope=Cluster,categories=cluster-api,shortName=vsci
-// +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta1=v1beta1","cluster.x-k8s.io/v1beta2=v1beta1"}
+// +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta1=v1beta1","cluster.x-k8s.io/v1beta2=v1beta1","clusterctl.cluster.x-k8s.io/move-hierarchy="}
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 

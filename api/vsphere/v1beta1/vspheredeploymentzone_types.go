@@ -52,7 +52,7 @@ type VSphereDeploymentZoneStatus struct {
 
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=vspheredeploymentzones,scope=Cluster,categories=cluster-api,shortName=vsdz
-// +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta1=v1beta1","cluster.x-k8s.io/v1beta2=v1beta1"}
+// +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta1=v1beta1","cluster.x-k8s.io/v1beta2=v1beta1","clusterctl.cluster.x-k8s.io/move="}
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 

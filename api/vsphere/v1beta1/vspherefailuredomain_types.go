@@ -129,7 +129,7 @@ type NetworkConfiguration struct {
 
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=vspherefailuredomains,scope=Cluster,categories=cluster-api,shortName=vsfd
-// +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta1=v1beta1","cluster.x-k8s.io/v1beta2=v1beta1"}
+// +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta1=v1beta1","cluster.x-k8s.io/v1beta2=v1beta1","clusterctl.cluster.x-k8s.io/move="}
 // +kubebuilder:storageversion
 
 // VSphereFailureDomain describes a part of the inventory that fails together.

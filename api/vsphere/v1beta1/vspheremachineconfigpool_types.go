@@ -441,7 +441,7 @@ type EphemeralDiskStatus struct {
 
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=vspheremachineconfigpools,scope=Namespaced,categories=cluster-api,shortName=vsmcp
-// +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta1=v1beta1","cluster.x-k8s.io/v1beta2=v1beta1"}
+// +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta1=v1beta1","cluster.x-k8s.io/v1beta2=v1beta1","clusterctl.cluster.x-k8s.io/move="}
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Total",type=integer,JSONPath=`.status.total`,description="Slots"
