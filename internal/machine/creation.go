@@ -58,24 +58,6 @@ func (p *pass) recordIntent(ctx context.Context) Result {
 	return done()
 }
 
-// findServer knows three cases: it is there, it was never seen (then it is created), it was seen and is gone. Before the first
-// sight the look is a live one: there is no create without it, and a watch may be behind.
-func (p *pass) findServer(ctx context.Context) Result {
-	if !p.notes.Seen() {
-		return p.lookLive(ctx)
-	}
-	if r := p.look(ctx, func(s *Server) bool { return s != nil }); r.Outcome != Done || p.server != nil {
-		return r
-	}
-	// Once is not absence, and what was lost is never made again: its disks may have gone with it.
-	if r := p.lookLive(ctx); r.Outcome != Done || p.server != nil {
-		return r
-	}
-	p.report.Lost = true
-	id := p.notes.Identity
-	return wait(ReasonServerLost, fmt.Sprintf("server %s (%s, %s) is gone from the platform; it is not made again, replace the machine", id.Name, id.ServerID, id.HardwareID), lostLook)
-}
-
 // ensureDisks asks the pool until the power-on was decided.
 func (p *pass) ensureDisks(ctx context.Context) Result {
 	if p.life.Places == nil || p.notes.PoweredOn {
@@ -87,6 +69,30 @@ func (p *pass) ensureDisks(ctx context.Context) Result {
 	}
 	p.volumes = volumes
 	return done()
+}
+
+// findServer knows three cases: it is there, it was never seen (then it is created), it was seen and is gone. Before the first
+// sight the look is a live one: there is no create without it, and a watch may be behind.
+func (p *pass) findServer(ctx context.Context) Result {
+	live := !p.notes.Seen() || p.ended == OpFit
+	var r Result
+	if live {
+		r = p.lookLive(ctx)
+	} else {
+		r = p.look(ctx, func(s *Server) bool { return s != nil })
+	}
+	if r.Outcome != Done || p.server != nil || !p.notes.Seen() {
+		return r
+	}
+	// Once is not absence, and what was lost is never made again: its disks may have gone with it.
+	if !live {
+		if r := p.lookLive(ctx); r.Outcome != Done || p.server != nil {
+			return r
+		}
+	}
+	p.report.Lost = true
+	id := p.notes.Identity
+	return wait(ReasonServerLost, fmt.Sprintf("server %s (%s, %s) is gone from the platform; it is not made again, replace the machine", id.Name, id.ServerID, id.HardwareID), lostLook)
 }
 
 func (p *pass) createServer(ctx context.Context) Result {
@@ -146,11 +152,6 @@ func (p *pass) fitServer(ctx context.Context) Result {
 	}
 	if p.fits() {
 		return done()
-	}
-	if !p.live && p.ended == OpFit {
-		if r := p.lookLive(ctx); r.Outcome != Done || p.server == nil || p.fits() {
-			return p.orLost(r)
-		}
 	}
 	fit := Fit{Spec: p.spec, Volumes: p.volumes}
 	if p.life.UserData != nil {

@@ -15,8 +15,8 @@ var creation = []phase{
 	{"Operation", (*pass).settle},          // what an earlier pass started has ended
 	{"ClaimPlace", (*pass).claimPlace},     // host name, addresses and disks are ours, on record
 	{"RecordIntent", (*pass).recordIntent}, // from here on a server of our mark may exist
-	{"FindServer", (*pass).findServer},     // by mark; a server that vanished is lost, not made again
 	{"EnsureDisks", (*pass).ensureDisks},   // every persistent volume exists, its identity on record
+	{"FindServer", (*pass).findServer},     // by mark; a server that vanished is lost, not made again
 	{"CreateServer", (*pass).createServer}, // powered off, with our mark
 	{"FitServer", (*pass).fitServer},       // volumes attached, guest data handed over, in one operation
 	{"VerifyServer", (*pass).verifyServer}, // by a live read: exactly the disks of this place

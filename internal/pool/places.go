@@ -18,16 +18,31 @@ const safetyNet = time.Minute
 
 // Claim implements machine.Places. The decision is made on the state that is written, so two machines never get one slot.
 func (w *Writer) Claim(ctx context.Context, request slot.Request) (slot.Slot, error) {
-	occupants, err := w.occupants(ctx)
-	if err != nil {
-		return slot.Slot{}, err
+	if place := w.known().has(request.Holder); place != nil {
+		return *place, nil
 	}
+	given, err := w.claim(ctx, request, nil)
+	if errors.Is(err, errIncomplete) {
+		occupants, err := w.askOccupants(ctx)
+		if err != nil {
+			return slot.Slot{}, err
+		}
+		return w.claim(ctx, request, occupants)
+	}
+	return given, err
+}
+
+// errIncomplete: a slot has no record, so it must be asked first who sits where: at the pool's first use, after a slot was
+// added, after the status was lost.
+var errIncomplete = errors.New("a slot of the pool has no record")
+
+func (w *Writer) claim(ctx context.Context, request slot.Request, occupants map[string]slot.Holder) (slot.Slot, error) {
 	var given slot.Slot
-	err = w.update(ctx, func(s *State) error {
+	err := w.update(ctx, func(s *State) error {
 		records := s.Records
 		if !slot.Complete(s.Slots, s.Records) {
 			if occupants == nil {
-				return &machine.Error{Kind: machine.Busy, Reason: machine.ReasonPlaceUnavailable, RetryAfter: time.Second, Message: "the pool's slots changed just now"}
+				return errIncomplete
 			}
 			records, _ = slot.Rebuild(s.Slots, s.Records, occupants)
 		}
@@ -54,22 +69,28 @@ func (w *Writer) Claim(ctx context.Context, request slot.Request) (slot.Slot, er
 	return given, err
 }
 
+// has finds the place of a machine whose claim needs no further write.
+func (s *State) has(holder slot.Holder) *slot.Slot {
+	if s == nil || s.Consumer == nil {
+		return nil
+	}
+	for i := range s.Records {
+		if s.Records[i].State != slot.Held || s.Records[i].Holder != holder {
+			continue
+		}
+		for j := range s.Slots {
+			if s.Slots[j].HostName == s.Records[i].HostName {
+				place := s.Slots[j]
+				return &place
+			}
+		}
+	}
+	return nil
+}
+
 func held(records []slot.Record, holder slot.Holder) bool {
 	s := State{Records: records}
 	return s.heldBy(holder) != nil
-}
-
-// occupants asks who sits where when a slot has no record: at the pool's first use, after a slot was added, after the status
-// was lost. nil when every slot has a record.
-func (w *Writer) occupants(ctx context.Context) (map[string]slot.Holder, error) {
-	s, err := w.read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if slot.Complete(s.Slots, s.Records) {
-		return nil, nil
-	}
-	return w.askOccupants(ctx)
 }
 
 func (w *Writer) askOccupants(ctx context.Context) (map[string]slot.Holder, error) {
@@ -147,13 +168,17 @@ func (w *Writer) Ensure(ctx context.Context, holder slot.Holder, spec machine.Se
 	if err != nil {
 		return nil, err
 	}
-	s, err := w.read(ctx)
-	if err != nil {
-		return nil, err
+	s := w.known()
+	if s.has(holder) == nil {
+		fresh, err := w.read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s = &fresh
 	}
 	rec := s.heldBy(holder)
 	if rec == nil || rec.State != slot.Held || rec.HostName != spec.Place.HostName {
-		return nil, placeUnknown(&s, holder)
+		return nil, placeUnknown(s, holder)
 	}
 	run := &run{
 		writer: w, platform: platform, hostName: spec.Place.HostName, location: spec.Location, mark: machine.Mark(holder.Mark),
@@ -168,7 +193,7 @@ func (w *Writer) Ensure(ctx context.Context, holder slot.Holder, spec machine.Se
 		if d.Ephemeral {
 			continue
 		}
-		run.add(&s, *spec.Place, d, spec.Shape, disk.Want{Purpose: disk.Use, SizeGiB: d.SizeGiB, OwnerName: holder.Name, OwnerMark: holder.Mark})
+		run.add(s, *spec.Place, d, spec.Shape, disk.Want{Purpose: disk.Use, SizeGiB: d.SizeGiB, OwnerName: holder.Name, OwnerMark: holder.Mark})
 	}
 	if err := run.all(ctx); err != nil {
 		return nil, err

@@ -59,8 +59,12 @@ func (p *round) trouble(format string, args ...any) {
 
 // complete gives every declared slot a record.
 func (w *Writer) complete(ctx context.Context, _ *round) error {
-	occupants, err := w.occupants(ctx)
-	if err != nil || occupants == nil {
+	s, err := w.read(ctx)
+	if err != nil || slot.Complete(s.Slots, s.Records) {
+		return err
+	}
+	occupants, err := w.askOccupants(ctx)
+	if err != nil {
 		return err
 	}
 	return w.update(ctx, func(s *State) error {

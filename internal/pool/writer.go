@@ -36,6 +36,9 @@ type Writer struct {
 	mu      sync.Mutex
 	queue   []*change
 	running bool
+	// last is the state as this writer last read or wrote it. Nobody else in the process writes, so it answers questions whose
+	// answer is checked again by the next write.
+	last *State
 	// passing serialises Reconcile; machines are serialised by their own controllers.
 	passing sync.Mutex
 }
@@ -155,6 +158,7 @@ func (w *Writer) attempt(ctx context.Context, batch []*change, results []error) 
 	for range conflictBudget {
 		state, version, err := w.store.Load(ctx)
 		if err != nil {
+			w.keep(nil)
 			return false, storeError(err)
 		}
 		next := clone(state)
@@ -162,12 +166,15 @@ func (w *Writer) attempt(ctx context.Context, batch []*change, results []error) 
 			results[i] = c.apply(&next)
 		}
 		if reflect.DeepEqual(next, state) {
+			w.keep(&state)
 			return false, nil
 		}
 		switch err := w.store.Save(ctx, next, version); {
 		case err == nil:
+			w.keep(&next)
 			return true, nil
 		case !errors.Is(err, ErrStale):
+			w.keep(nil) // it may have been written all the same
 			return false, storeError(err)
 		}
 	}
@@ -175,6 +182,19 @@ func (w *Writer) attempt(ctx context.Context, batch []*change, results []error) 
 		Kind: machine.Busy, Reason: machine.ReasonPlaceUnavailable, RetryAfter: time.Second,
 		Message: "the pool is being changed by others; its record was not written",
 	}
+}
+
+func (w *Writer) keep(s *State) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last = s
+}
+
+// known returns the last state, nil if there is none. It must not be altered.
+func (w *Writer) known() *State {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last
 }
 
 func storeError(err error) error {
