@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -233,9 +234,9 @@ func tryPorts(r Range) (net.Listener, error) {
 
 // listening lists the ranges in which some process of any user listens already.
 func listening() (map[Range]bool, error) {
-	sockets, err := listeners()
+	sockets, err := listenersIn("/proc/net/tcp")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading the listening sockets of this machine: %w", err)
 	}
 	found := map[Range]bool{}
 	for _, s := range sockets {
@@ -246,29 +247,42 @@ func listening() (map[Range]bool, error) {
 	return found, nil
 }
 
-// listeners reads the listening IPv4 TCP sockets of this machine from the kernel.
-func listeners() ([]net.TCPAddr, error) {
-	f, err := os.Open("/proc/net/tcp")
+// socket is a listening TCP socket of this machine.
+type socket struct {
+	net.TCPAddr
+	inode string
+}
+
+// listenersIn reads the listening sockets from one of the kernel's tables.
+func listenersIn(table string) ([]socket, error) {
+	f, err := os.Open(table)
 	if err != nil {
-		return nil, fmt.Errorf("reading the listening sockets of this machine: %w", err)
+		return nil, err
 	}
 	defer f.Close()
-	const stateListen = "0A"
-	var all []net.TCPAddr
+	const (
+		fieldAddress, fieldState, fieldInode = 1, 3, 9
+		stateListen                          = "0A"
+	)
+	var all []socket
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())
-		if len(fields) < 4 || fields[3] != stateListen {
+		if len(fields) <= fieldInode || fields[fieldState] != stateListen {
 			continue
 		}
-		host, port, ok := strings.Cut(fields[1], ":")
+		host, port, ok := strings.Cut(fields[fieldAddress], ":")
 		raw, err := hex.DecodeString(host)
 		number, perr := strconv.ParseUint(port, 16, 16)
-		if !ok || err != nil || perr != nil || len(raw) != net.IPv4len {
+		if !ok || err != nil || perr != nil || len(raw)%4 != 0 {
 			continue
 		}
-		// The kernel prints the address as a number in the byte order of the machine; all machines Berth runs on are little-endian.
-		all = append(all, net.TCPAddr{IP: net.IPv4(raw[3], raw[2], raw[1], raw[0]).To4(), Port: int(number)})
+		// The kernel prints an address as numbers of 32 bits in the byte order of the machine; all machines Berth runs on are
+		// little-endian.
+		for i := 0; i < len(raw); i += 4 {
+			slices.Reverse(raw[i : i+4])
+		}
+		all = append(all, socket{TCPAddr: net.TCPAddr{IP: raw, Port: int(number)}, inode: fields[fieldInode]})
 	}
 	return all, lines.Err()
 }

@@ -52,12 +52,16 @@ spec:
 // installAdmission applies the webhook configurations of a component and waits until its refusals are in force: the server
 // has taken them up, reaches the program and trusts its certificate.
 func (e *Environment) installAdmission(ctx context.Context, process string, objects []*unstructured.Unstructured, say func(string)) error {
+	configurations := ofKinds(objects, kindMutating, kindValidating)
+	if len(configurations) == 0 {
+		return nil
+	}
 	client, err := e.client()
 	if err != nil {
 		return err
 	}
 	say("applying webhook configurations")
-	if err := client.apply(ctx, ofKinds(objects, kindMutating, kindValidating)); err != nil {
+	if err := client.apply(ctx, configurations); err != nil {
 		return err
 	}
 	wrong, err := parse([]byte(canaries[process]))

@@ -62,7 +62,10 @@ func (c *client) namespaceOf(ctx context.Context, cluster string) (string, error
 	case 1:
 		return found[0], nil
 	case 0:
-		return "", fmt.Errorf("no cluster is called %q; there are: %s", cluster, strings.Join(append(others, "no others")[:max(1, len(others))], ", "))
+		if len(others) == 0 {
+			return "", fmt.Errorf("no cluster is called %q; there are none", cluster)
+		}
+		return "", fmt.Errorf("no cluster is called %q; there are: %s", cluster, strings.Join(others, ", "))
 	default:
 		return "", fmt.Errorf("clusters called %q are in the namespaces %s; choose with --namespace", cluster, strings.Join(found, ", "))
 	}

@@ -43,6 +43,11 @@ func (o *Options) complete() error {
 	if !slices.Contains(Providers, o.Provider) {
 		return fmt.Errorf("provider %q is unknown; known are %v", o.Provider, Providers)
 	}
+	for _, name := range o.Without {
+		if !slices.Contains(allProcesses, name) {
+			return fmt.Errorf("no process is called %q; there are %v", name, allProcesses)
+		}
+	}
 	if o.Bin == "" {
 		o.Bin, err = besideThis()
 	} else {
@@ -178,9 +183,12 @@ func (e *Environment) steps() ([]step, error) {
 		add(definitionsOf(process), func(ctx context.Context, say func(string)) error {
 			return e.installComponent(ctx, c, objects, say)
 		}, APIServerProcess)
-		add(admissionOf(process), func(ctx context.Context, say func(string)) error {
-			return e.installAdmission(ctx, process, objects, say)
-		}, process, stepNamespaces)
+		// Webhooks of a program that is left out would only block every write.
+		if _, wanted := programs[process]; wanted {
+			add(admissionOf(process), func(ctx context.Context, say func(string)) error {
+				return e.installAdmission(ctx, process, objects, say)
+			}, process, stepNamespaces)
+		}
 	}
 
 	process(EtcdProcess)
@@ -196,14 +204,12 @@ func (e *Environment) steps() ([]step, error) {
 		component(m.process, m.component, objects)
 		process(m.process, definitionsOf(m.process), definitionsOf(CoreProcess))
 	}
-	if _, wanted := programs[ManagerProcess]; wanted {
-		objects, err := e.berthObjects()
-		if err != nil {
-			return nil, err
-		}
-		component(ManagerProcess, e.berthComponent(), objects)
-		process(ManagerProcess, definitionsOf(ManagerProcess), definitionsOf(CoreProcess), definitionsOf(ControlPlaneProcess))
+	objects, err := e.berthObjects()
+	if err != nil {
+		return nil, err
 	}
+	component(ManagerProcess, e.berthComponent(), objects)
+	process(ManagerProcess, definitionsOf(ManagerProcess), definitionsOf(CoreProcess), definitionsOf(ControlPlaneProcess))
 	process(VCenterProcess)
 	process(GuestsProcess, VCenterProcess)
 	return steps, nil
@@ -216,10 +222,12 @@ func admissionOf(process string) string   { return process + " admission" }
 
 // Processes lists the names of the processes that belong to this environment, in the order in which they are shown.
 func (e *Environment) Processes() []string {
-	return slices.DeleteFunc([]string{
-		EtcdProcess, APIServerProcess, ControllerManagerProcess, CoreProcess, BootstrapProcess, ControlPlaneProcess,
-		ManagerProcess, VCenterProcess, GuestsProcess,
-	}, func(name string) bool { return slices.Contains(e.Without, name) })
+	return slices.DeleteFunc(slices.Clone(allProcesses), func(name string) bool { return slices.Contains(e.Without, name) })
+}
+
+var allProcesses = []string{
+	EtcdProcess, APIServerProcess, ControllerManagerProcess, CoreProcess, BootstrapProcess, ControlPlaneProcess,
+	ManagerProcess, VCenterProcess, GuestsProcess,
 }
 
 // programs describes all processes of this environment.
