@@ -44,6 +44,7 @@ type Server struct {
 	stopped      chan struct{}
 	closeOnce    sync.Once
 	stillWaiting waits
+	background   background
 }
 
 // starting serialises Start: vcsim keeps its default settings in package variables.
@@ -186,6 +187,7 @@ func (s *Server) Close() {
 		_ = s.api.Close()
 		_ = s.admin.Close()
 		s.serving.Wait()
+		s.background.close()
 		if s.model != nil && s.model.Service != nil {
 			s.model.Remove()
 		}

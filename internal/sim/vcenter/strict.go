@@ -1,6 +1,7 @@
 package vcenter
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -9,23 +10,96 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// strict is the layer over vcsim.
+// strict is the layer over vcsim. For the calls it enforces something on, it puts a gate in the object's place: a type that
+// embeds vcsim's object and overrides the method.
 type strict struct {
 	server *Server
 	disks  diskFiles
+	done   *completions
+
+	// world serialises everything that changes disks, attachments or power, so that a check and the act it allows are one.
+	// It is taken by tasks only, never under a lock of vcsim.
+	world sync.Mutex
 
 	mu         sync.Mutex
 	violations []Violation
+	known      map[string]bool
+	macs       map[string]bool
+	sessions   map[string]*simulator.Session
+	logins     map[string]*account
+	lastTask   int
 }
 
-func newStrict(s *Server) *strict {
-	return &strict{server: s}
+func newStrict(server *Server) *strict {
+	s := &strict{
+		server: server, done: newCompletions(),
+		known: map[string]bool{}, macs: map[string]bool{}, sessions: map[string]*simulator.Session{}, logins: map[string]*account{},
+	}
+	s.disks.root = server.opts.DisksDir
+	s.disks.byFile = map[string]*diskFile{}
+	server.registry.AddHandler(s.done)
+	return s
 }
 
-// handle is called by vcsim for every SOAP call before it is dispatched.
+// gates lists the overridden methods by type of object.
+var gates = map[string][]string{
+	"VirtualMachine": {
+		"CloneVM_Task", "ReconfigVM_Task", "PowerOnVM_Task", "PowerOffVM_Task", "ResetVM_Task", "Destroy_Task", "ShutdownGuest",
+	},
+	"Folder":             {"CreateVM_Task", "Destroy_Task"},
+	"Datastore":          {"RefreshDatastore"},
+	"VirtualDiskManager": {"CreateVirtualDisk_Task", "DeleteVirtualDisk_Task", "MoveVirtualDisk_Task", "CopyVirtualDisk_Task", "ExtendVirtualDisk_Task", "QueryVirtualDiskUuid", "SetVirtualDiskUuid"},
+	"FileManager":        {"DeleteDatastoreFile_Task", "MoveDatastoreFile_Task", "CopyDatastoreFile_Task", "MakeDirectory"},
+	"SessionManager":     {"Login", "Logout", "TerminateSession"},
+}
+
+// handle is called by vcsim for every SOAP call before it is dispatched, and may name the object that serves it.
 func (s *strict) handle(ctx *simulator.Context, method *simulator.Method) (mo.Reference, types.BaseMethodFault) {
-	return nil, nil
+	if ctx.Session != nil {
+		s.track(ctx, method)
+	}
+	if !slices.Contains(gates[method.This.Type], method.Name) {
+		return nil, nil
+	}
+	if ctx.Session == nil && method.Name != "Login" {
+		return nil, nil
+	}
+	gate := s.gate(ctx.Map.Get(method.This))
+	if gate != nil && ctx.Session != nil {
+		// For a call with a session vcsim looks the object up once more and would find its own; under a reference that
+		// nobody has, it keeps ours. The request's body still names the object.
+		method.This.Type += "(strict)"
+	}
+	return gate, nil
 }
+
+func (s *strict) gate(object mo.Reference) mo.Reference {
+	switch o := object.(type) {
+	case *simulator.VirtualMachine:
+		return &vmGate{VirtualMachine: o, strict: s}
+	case *simulator.Folder:
+		return &folderGate{Folder: o, strict: s}
+	case *simulator.Datastore:
+		return &datastoreGate{Datastore: o, strict: s}
+	case *simulator.VirtualDiskManager:
+		return &diskGate{VirtualDiskManager: o, strict: s}
+	case *simulator.FileManager:
+		return &fileGate{FileManager: o, strict: s}
+	case *simulator.SessionManager:
+		return &sessionGate{SessionManager: o, strict: s}
+	}
+	return nil
+}
+
+// unlocked makes vcsim call a gate without holding the object's lock: the gates lock what they touch, and their tasks
+// would otherwise wait for each other.
+type unlocked struct{}
+
+// Lock does nothing.
+func (unlocked) Lock() {}
+
+// Unlock does nothing.
+func (unlocked) Unlock() {}
 
 // Violations returns what was recorded since the start, in order.
 func (s *Server) Violations() []Violation {
@@ -42,13 +116,13 @@ func (s *strict) record(v Violation) {
 	s.violations = append(s.violations, v)
 }
 
-func (s *strict) reported(ref, name string, guest Guest) {}
-
-func (s *strict) watchSessions() { <-s.server.stopped }
-
-func (s *Server) sessions() []Session { return []Session{} }
-
-// diskFiles knows every VMDK.
-type diskFiles struct{}
-
-func (d *diskFiles) list() []Disk { return []Disk{} }
+// recordOnce records a state that lasts, which would be found again and again.
+func (s *strict) recordOnce(key string, v Violation) {
+	s.mu.Lock()
+	seen := s.known[key]
+	s.known[key] = true
+	s.mu.Unlock()
+	if !seen {
+		s.record(v)
+	}
+}
