@@ -86,6 +86,9 @@ type ServerSpec struct {
 	Location string
 	// Place is the copy of the slot taken at the claim, nil when the machine has no pool.
 	Place *slot.Slot
+	// PlaceKey names the place for ever (namespace/cluster/host name). It goes into the file systems of the place's disks, so
+	// that a disk of another place is recognised; "" without a place.
+	PlaceKey string
 	// Shape is the platform's own description (image, sizes, folder, network devices); only its adapter reads it.
 	Shape any
 }

@@ -2,22 +2,37 @@ package vsphere
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"github.com/berth-dev/berth/internal/machine"
 )
 
 // Sessions shares one Session among all owners with the same server, user, password and thumbprint, and merges what they
-// report. The zero value is not usable; call NewSessions.
+// report. Use NewSessions.
 type Sessions struct {
-	changes chan machine.Mark
+	changes *queue
+	dials   singleflight.Group
 
-	mu sync.Mutex
+	mu       sync.Mutex
+	open     map[string]*shared
+	breakers map[string]*breaker
+	closed   bool
+}
+
+// shared is a session with its holders.
+type shared struct {
+	session *Session
+	owners  map[string]bool
+	address string
 }
 
 // NewSessions returns an empty set.
 func NewSessions() *Sessions {
-	return &Sessions{changes: make(chan machine.Mark, 1024)}
+	return &Sessions{changes: newQueue(), open: map[string]*shared{}, breakers: map[string]*breaker{}}
 }
 
 // Acquire returns the session for cfg on behalf of owner (the namespace and name of whatever holds the credentials).
@@ -25,14 +40,122 @@ func NewSessions() *Sessions {
 // once nobody else holds it. A password that the vCenter refused keeps its credential shut for minutes: Refused with
 // RetryAfter, without a call.
 func (s *Sessions) Acquire(ctx context.Context, owner string, cfg Config) (*Session, error) {
-	return nil, nil
+	key := cfg.key()
+	if session := s.join(key, owner); session != nil {
+		return session, nil
+	}
+	done := s.dials.DoChan(key, func() (any, error) {
+		s.mu.Lock()
+		if have := s.open[key]; have != nil {
+			s.mu.Unlock()
+			return nil, nil
+		}
+		b := s.breakers[key]
+		if b == nil {
+			b = &breaker{pause: cfg.Limits.withDefaults().AuthPause}
+			s.breakers[key] = b
+		}
+		s.mu.Unlock()
+		// The login outlives the caller that happened to start it: others wait for it too.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
+		defer cancel()
+		session, err := dial(ctx, cfg, b)
+		if err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.closed {
+			go func() { _ = session.Close(context.WithoutCancel(ctx)) }()
+			return nil, errClosed
+		}
+		s.open[key] = &shared{session: session, owners: map[string]bool{}, address: cfg.address()}
+		go s.forward(session)
+		return nil, nil
+	})
+	select {
+	case r := <-done:
+		if r.Err != nil {
+			return nil, failed(r.Err, "connecting to vCenter %s", cfg.Server)
+		}
+	case <-ctx.Done():
+		return nil, failed(ctx.Err(), "connecting to vCenter %s", cfg.Server)
+	}
+	session := s.join(key, owner)
+	if session == nil {
+		return nil, busy(ReasonUnreachable, time.Second, "the session at vCenter %s was closed meanwhile", cfg.Server)
+	}
+	return session, nil
+}
+
+// dialTimeout bounds connecting, logging in and opening the watch.
+const dialTimeout = time.Minute
+
+// join makes owner a holder of an open session, and of no other one at that server.
+func (s *Sessions) join(key, owner string) *Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	have := s.open[key]
+	if have == nil {
+		return nil
+	}
+	if !have.owners[owner] {
+		have.owners[owner] = true
+		for other, sh := range s.open {
+			if other != key && sh.address == have.address && sh.owners[owner] {
+				s.leave(other, sh, owner)
+			}
+		}
+	}
+	return have.session
+}
+
+// leave takes an owner off a session and closes the session when it was the last one. The caller holds the lock.
+func (s *Sessions) leave(key string, sh *shared, owner string) {
+	delete(sh.owners, owner)
+	if len(sh.owners) > 0 {
+		return
+	}
+	delete(s.open, key)
+	delete(s.breakers, key)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+		defer cancel()
+		_ = sh.session.Close(ctx)
+	}()
 }
 
 // Release gives up all sessions of owner; a session that nobody holds is logged out.
-func (s *Sessions) Release(ctx context.Context, owner string) {}
+func (s *Sessions) Release(_ context.Context, owner string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, sh := range s.open {
+		if sh.owners[owner] {
+			s.leave(key, sh, owner)
+		}
+	}
+}
+
+// forward hands on what one session reports.
+func (s *Sessions) forward(session *Session) {
+	for m := range session.Changes() {
+		s.changes.put(m)
+	}
+}
 
 // Changes merges the Changes of all sessions. It stays open until Close.
-func (s *Sessions) Changes() <-chan machine.Mark { return s.changes }
+func (s *Sessions) Changes() <-chan machine.Mark { return s.changes.out }
 
 // Close logs all sessions out.
-func (s *Sessions) Close(ctx context.Context) error { return nil }
+func (s *Sessions) Close(ctx context.Context) error {
+	s.mu.Lock()
+	open := s.open
+	s.open, s.closed = map[string]*shared{}, true
+	s.mu.Unlock()
+	var errs []error
+	for _, sh := range open {
+		errs = append(errs, sh.session.Close(ctx))
+	}
+	s.changes.close()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,202 @@
+package vsphere
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vmware/govmomi/pbm"
+	pbmtypes "github.com/vmware/govmomi/pbm/types"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+// freeTTL is how long a datastore's free space is believed. vCenter itself refreshes it far less often.
+const freeTTL = 10 * time.Second
+
+// spaces remembers free space, and what we have since promised of it.
+type spaces struct {
+	mu   sync.Mutex
+	free map[types.ManagedObjectReference]space
+}
+
+type space struct {
+	bytes    int64
+	promised int64
+	read     time.Time
+}
+
+// datastore picks the datastore for a disk (VS-V12 and 5.2): the named one, else the policy's with most free space, else the
+// given default, else the only one. policyID is the policy's identifier where one is named.
+func (s *Session) datastore(ctx context.Context, inv *inventory, dc *node, k kind, name, policy, fallback string) (ds *node, policyID string, err error) {
+	var allowed []*node
+	if policy != "" {
+		if policyID, allowed, err = s.compatible(ctx, inv, dc, policy); err != nil {
+			return nil, "", err
+		}
+	}
+	switch {
+	case name != "":
+		ds, err = inv.find(k, dc, name)
+		if err == nil && policy != "" && !slices.Contains(allowed, ds) {
+			err = refused(ReasonStoragePolicy, "%s %q is not compatible with storage policy %q in %s; compatible: %s", k.field,
+				name, policy, inv.where(dc), inv.list(allowed, dc, kindDatastore))
+		}
+	case policy != "":
+		ds, err = s.roomiest(ctx, allowed)
+		if err == nil && ds == nil {
+			err = refused(ReasonStoragePolicy, "storage policy %q: no compatible datastore in %s that is accessible and not in "+
+				"maintenance mode", policy, inv.where(dc))
+		}
+	case fallback != "":
+		ds, err = inv.find(kindDatastore, dc, fallback)
+	default:
+		all := inv.all(kindDatastore, dc)
+		if len(all) != 1 {
+			return nil, "", refused(ReasonDatastore, "%s is empty and %s has %d datastores: %s; name one", kindDatastore.field,
+				inv.where(dc), len(all), inv.list(all, dc, kindDatastore))
+		}
+		ds = all[0]
+	}
+	return ds, policyID, err
+}
+
+// usable: not in maintenance, reachable.
+func usable(ds *node) bool {
+	summary, ok := ds.props["summary"].(types.DatastoreSummary)
+	if !ok {
+		return true
+	}
+	return summary.Accessible && (summary.MaintenanceMode == "" ||
+		summary.MaintenanceMode == string(types.DatastoreSummaryMaintenanceModeStateNormal))
+}
+
+func (s *Session) roomiest(ctx context.Context, list []*node) (*node, error) {
+	var best *node
+	var most int64 = -1
+	for _, ds := range list {
+		if !usable(ds) {
+			continue
+		}
+		free, err := s.freeSpace(ctx, ds, false)
+		if err != nil {
+			return nil, err
+		}
+		if free > most {
+			best, most = ds, free
+		}
+	}
+	return best, nil
+}
+
+// freeSpace is a datastore's free space in bytes, less what was promised since it was read.
+func (s *Session) freeSpace(ctx context.Context, ds *node, fresh bool) (int64, error) {
+	s.spaces.mu.Lock()
+	known, ok := s.spaces.free[ds.ref]
+	s.spaces.mu.Unlock()
+	if ok && !fresh && time.Since(known.read) < freeTTL {
+		return known.bytes - known.promised, nil
+	}
+	content, err := s.client.retrieve(ctx, properties("Datastore", []string{"summary.freeSpace"}, ds.ref))
+	if err != nil {
+		return 0, failed(err, "reading free space of datastore %s", ds.name)
+	}
+	var free int64
+	for _, o := range content {
+		for _, p := range o.PropSet {
+			free, _ = p.Val.(int64)
+		}
+	}
+	s.spaces.mu.Lock()
+	s.spaces.free[ds.ref] = space{bytes: free, read: time.Now()}
+	s.spaces.mu.Unlock()
+	return free, nil
+}
+
+// promise checks that a new disk fits (VS-D7) and counts it against the space believed to be free.
+func (s *Session) promise(ctx context.Context, ds *node, what string, giB int32) error {
+	if !usable(ds) {
+		return refused(ReasonDatastore, "datastore %s for %s is in maintenance mode or not accessible", ds.name, what)
+	}
+	need := int64(giB) << 30
+	free, err := s.freeSpace(ctx, ds, false)
+	if err != nil {
+		return err
+	}
+	if free < need {
+		if free, err = s.freeSpace(ctx, ds, true); err != nil {
+			return err
+		}
+	}
+	if free < need {
+		return refused(ReasonDatastoreFull, "datastore %s has %d GiB free and %s needs %d GiB: make room or choose another "+
+			"datastore", ds.name, free>>30, what, giB)
+	}
+	s.spaces.mu.Lock()
+	known := s.spaces.free[ds.ref]
+	known.promised += need
+	s.spaces.free[ds.ref] = known
+	s.spaces.mu.Unlock()
+	return nil
+}
+
+// compatible lists the datastores of a datacenter that a storage policy allows.
+func (s *Session) compatible(ctx context.Context, inv *inventory, dc *node, policy string) (string, []*node, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.client.cfg.CallTimeout)
+	defer cancel()
+	c, err := pbm.NewClient(ctx, s.client.vim)
+	if err != nil {
+		return "", nil, failed(err, "reaching the storage policy service of vCenter %s", s.client.cfg.Server)
+	}
+	ids, err := c.QueryProfile(ctx, pbmtypes.PbmProfileResourceType{ResourceType: string(pbmtypes.PbmProfileResourceTypeEnumSTORAGE)}, "")
+	if err != nil {
+		return "", nil, failed(err, "listing storage policies")
+	}
+	profiles, err := c.RetrieveContent(ctx, ids)
+	if err != nil {
+		return "", nil, failed(err, "reading storage policies")
+	}
+	id := ""
+	var names []string
+	for _, p := range profiles {
+		profile := p.GetPbmProfile()
+		names = append(names, profile.Name)
+		if profile.Name == policy {
+			id = profile.ProfileId.UniqueId
+		}
+	}
+	if id == "" {
+		slices.Sort(names)
+		return "", nil, refused(ReasonStoragePolicy, "storage policy %q does not exist in vCenter %s; there is %s", policy,
+			s.client.cfg.Server, listNames(names))
+	}
+	var hubs []pbmtypes.PbmPlacementHub
+	for _, ds := range inv.all(kindDatastore, dc) {
+		hubs = append(hubs, pbmtypes.PbmPlacementHub{HubType: ds.ref.Type, HubId: ds.ref.Value})
+	}
+	req := []pbmtypes.BasePbmPlacementRequirement{
+		&pbmtypes.PbmPlacementCapabilityProfileRequirement{ProfileId: pbmtypes.PbmProfileId{UniqueId: id}},
+	}
+	result, err := c.CheckRequirements(ctx, hubs, nil, req)
+	if err != nil {
+		return "", nil, failed(err, "asking which datastores storage policy %q allows", policy)
+	}
+	var out []*node
+	for _, hub := range result.CompatibleDatastores() {
+		n := inv.nodes[types.ManagedObjectReference{Type: hub.HubType, Value: hub.HubId}]
+		if n != nil && inv.datacenterOf(n) == dc {
+			out = append(out, n)
+		}
+	}
+	slices.SortFunc(out, func(a, b *node) int { return strings.Compare(a.name, b.name) })
+	return id, out, nil
+}
+
+// storageProfile is a policy as a device or file spec wants it.
+func storageProfile(id string) []types.BaseVirtualMachineProfileSpec {
+	if id == "" {
+		return nil
+	}
+	return []types.BaseVirtualMachineProfileSpec{&types.VirtualMachineDefinedProfileSpec{ProfileId: id}}
+}

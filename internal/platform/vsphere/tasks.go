@@ -1,0 +1,413 @@
+package vsphere
+
+import (
+	"context"
+	"time"
+
+	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/berth-dev/berth/internal/machine"
+)
+
+var taskProperties = []string{"info.state", "info.error", "info.result", "info.entity"}
+
+// watchedTask is a vCenter task: ours, or somebody's on one of our virtual machines.
+type watchedTask struct {
+	op   machine.Operation
+	ours bool
+	// seen: the collector or a live read has told its state.
+	seen   bool
+	state  types.TaskInfoState
+	fault  *types.LocalizedMethodFault
+	result any
+	entity types.ManagedObjectReference
+	// since is when we first heard of it, ended when it was seen to end.
+	since, ended time.Time
+	// ready is closed when it has ended.
+	ready chan struct{}
+}
+
+func newTask() *watchedTask { return &watchedTask{since: time.Now(), ready: make(chan struct{})} }
+
+func (t *watchedTask) over() bool {
+	return t.state == types.TaskInfoStateSuccess || t.state == types.TaskInfoStateError
+}
+
+func (t *watchedTask) set(name string, value any) {
+	switch name {
+	case "info.state":
+		t.state, _ = value.(types.TaskInfoState)
+	case "info.error":
+		t.fault = nil
+		if f, ok := value.(types.LocalizedMethodFault); ok {
+			t.fault = &f
+		}
+	case "info.result":
+		t.result = value
+	case "info.entity":
+		t.entity, _ = value.(types.ManagedObjectReference)
+	}
+}
+
+// created is the virtual machine that a clone made.
+func (t *watchedTask) created() (types.ManagedObjectReference, bool) {
+	ref, ok := t.result.(types.ManagedObjectReference)
+	return ref, ok && t.ours && t.op.Kind == machine.OpCreate && t.state == types.TaskInfoStateSuccess
+}
+
+func (o *observer) applyTask(u types.ObjectUpdate) []machine.Mark {
+	t, ok := o.tasks[u.Obj.Value]
+	if u.Kind == types.ObjectUpdateKindLeave {
+		switch {
+		case !ok:
+			return nil
+		case !t.over():
+			t.seen = false // the vCenter stopped listing it; who asks reads live
+			return []machine.Mark{t.op.Mark}
+		default:
+			delete(o.tasks, u.Obj.Value)
+			return nil
+		}
+	}
+	if !ok {
+		t = newTask()
+		o.tasks[u.Obj.Value] = t
+	}
+	was := t.over()
+	for _, change := range u.ChangeSet {
+		t.set(change.Name, change.Val)
+	}
+	t.seen = true
+	if was || !t.over() {
+		return nil
+	}
+	return o.ended(t)
+}
+
+// ended does what the end of a task is the moment for, and says who wants to know.
+func (o *observer) ended(t *watchedTask) []machine.Mark {
+	t.ended = time.Now()
+	close(t.ready)
+	woken := []machine.Mark{}
+	if w, ok := o.vms[t.entity]; ok {
+		woken = append(woken, w.mark)
+	}
+	if !t.ours {
+		return woken
+	}
+	if t.op.Kind == machine.OpCreate && len(o.queue) > 0 {
+		woken = append(woken, o.queue[0])
+		o.queue = o.queue[1:]
+	}
+	if ref, ok := t.created(); ok {
+		w := o.watchLocked(ref, t.op.Mark)
+		if !w.seen {
+			// The owner is woken when the new VM is in the store (settleCreates), so that its look-up costs no call.
+			mark := t.op.Mark
+			time.AfterFunc(settleTime, func() { o.wake([]machine.Mark{mark}) })
+			return woken
+		}
+	}
+	return append(woken, t.op.Mark)
+}
+
+// settleCreates wakes the owner of a clone whose virtual machine has just come into the store.
+func (o *observer) settleCreates(ref types.ManagedObjectReference) []machine.Mark {
+	for _, t := range o.tasks {
+		if made, ok := t.created(); ok && made == ref {
+			return []machine.Mark{t.op.Mark}
+		}
+	}
+	return nil
+}
+
+// settled: the task is over and its effect is in the store, or will not come.
+func (o *observer) settled(t *watchedTask) bool {
+	if !t.over() {
+		return false
+	}
+	if ref, ok := t.created(); ok && o.open {
+		w := o.vms[ref]
+		return w == nil || w.seen || w.gone || time.Since(t.ended) >= settleTime
+	}
+	return true
+}
+
+// inFlight reports whether a task runs on a virtual machine, ours or not.
+func (o *observer) inFlight(ref types.ManagedObjectReference) bool {
+	for _, t := range o.tasks {
+		if t.entity == ref && !t.over() && t.op.Kind != machine.OpCreate {
+			return true
+		}
+	}
+	return false
+}
+
+// prune forgets tasks that ended long ago; vCenter lists only the most recent ones, and not all simulators say when they
+// leave the list.
+func (o *observer) prune() {
+	const enough = 1024
+	if len(o.tasks) <= enough {
+		return
+	}
+	for ref, t := range o.tasks {
+		if t.over() && time.Since(t.ended) > time.Minute {
+			delete(o.tasks, ref)
+		}
+	}
+}
+
+// reserve takes part in the limits of running operations. Refusal is Busy; the mark is woken when there is room.
+func (o *observer) reserve(kind string, mark machine.Mark) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all, same := 0, 0
+	for k, n := range o.starting {
+		all += n
+		if k == kind {
+			same += n
+		}
+	}
+	const lost = time.Hour // an operation that never ended in our sight does not block others for ever
+	for _, t := range o.tasks {
+		if t.ours && !t.over() && time.Since(t.since) < lost {
+			all++
+			if t.op.Kind == kind {
+				same++
+			}
+		}
+	}
+	full := all >= o.c.cfg.Tasks
+	if kind == machine.OpCreate && same >= o.c.cfg.Clones {
+		full = true
+		o.queue = append(o.queue, mark)
+	}
+	if full {
+		return busy(ReasonTooManyTasks, 2*time.Second, "vCenter %s already works on %d of our operations (%d of this kind)",
+			o.c.cfg.Server, all, same)
+	}
+	o.starting[kind]++
+	return nil
+}
+
+// start runs one call that starts a task, within the limits, and registers the task.
+func (s *Session) start(ctx context.Context, kind string, mark machine.Mark, entity types.ManagedObjectReference,
+	doing string, call func(context.Context) (types.ManagedObjectReference, error),
+) (machine.Operation, error) {
+	o := s.observer
+	if err := o.reserve(kind, mark); err != nil {
+		return machine.Operation{}, err
+	}
+	ref, err := call(ctx)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.starting[kind]--
+	if err != nil {
+		if m, _ := methodFault(err); alreadyThere(m) {
+			return machine.Operation{Kind: kind, Mark: mark}, nil
+		}
+		// Whether the vCenter heard us is unknown unless it answered with a fault.
+		if m, _ := methodFault(err); m == nil {
+			o.doubt(entity)
+		}
+		return machine.Operation{}, failed(err, "%s", doing)
+	}
+	op := machine.Operation{Ref: ref.Value, Kind: kind, Mark: mark}
+	o.register(op, entity)
+	return op, nil
+}
+
+// doubt makes look-ups of a virtual machine live for a while.
+func (o *observer) doubt(ref types.ManagedObjectReference) {
+	if w, ok := o.vms[ref]; ok {
+		w.staleUntil = time.Now().Add(o.c.cfg.CallTimeout)
+	}
+}
+
+// register makes a task ours. If its end was seen before its start was known, the owner is woken at once.
+func (o *observer) register(op machine.Operation, entity types.ManagedObjectReference) *watchedTask {
+	t, ok := o.tasks[op.Ref]
+	if !ok {
+		t = newTask()
+		o.tasks[op.Ref] = t
+	}
+	if t.entity.Value == "" {
+		t.entity = entity
+	}
+	if t.ours && (t.op.Mark != "" || op.Mark == "") {
+		return t
+	}
+	// An operation on a volume gets its owner only here.
+	t.ours, t.op = true, op
+	if t.over() {
+		if ref, ok := t.created(); ok {
+			o.watchLocked(ref, op.Mark)
+		}
+		go o.wake([]machine.Mark{op.Mark})
+	}
+	return t
+}
+
+// readTask reads a task live. ok is false when the vCenter has forgotten it.
+func (s *Session) readTask(ctx context.Context, op machine.Operation) (ok bool, err error) {
+	ref := types.ManagedObjectReference{Type: "Task", Value: op.Ref}
+	content, err := s.client.retrieve(ctx, properties("Task", taskProperties, ref))
+	if isFault[*types.ManagedObjectNotFound](err) || (err == nil && len(content) == 0) {
+		s.observer.mu.Lock()
+		defer s.observer.mu.Unlock()
+		if t, known := s.observer.tasks[op.Ref]; known && !t.over() {
+			delete(s.observer.tasks, op.Ref)
+		}
+		return false, nil
+	}
+	if err != nil {
+		return false, failed(err, "reading task %s", op.Ref)
+	}
+	o := s.observer
+	o.mu.Lock()
+	t := o.register(op, types.ManagedObjectReference{})
+	was := t.over()
+	for _, p := range content[0].PropSet {
+		t.set(p.Name, p.Val)
+	}
+	t.seen = true
+	var woken []machine.Mark
+	if !was && t.over() {
+		woken = o.ended(t)
+		o.doubt(t.entity)
+	}
+	o.mu.Unlock()
+	o.wake(woken)
+	return true, nil
+}
+
+// Operation implements machine.Platform.
+func (s *Session) Operation(ctx context.Context, op machine.Operation) (machine.OperationState, error) {
+	if op.Ref == "" {
+		return machine.OperationState{Done: true}, nil
+	}
+	o := s.observer
+	o.mu.Lock()
+	t := o.register(op, types.ManagedObjectReference{})
+	fresh := t.seen && (o.open || t.over())
+	o.mu.Unlock()
+	if !fresh {
+		ok, err := s.readTask(ctx, op)
+		if err != nil {
+			return machine.OperationState{}, err
+		}
+		if !ok {
+			return machine.OperationState{Done: true, Unknown: true}, nil
+		}
+	}
+	o.mu.Lock()
+	settled := o.settled(t)
+	fault := t.fault
+	success := t.state == types.TaskInfoStateSuccess
+	o.mu.Unlock()
+	switch {
+	case !settled:
+		return machine.OperationState{}, nil
+	case success:
+		return machine.OperationState{Done: true}, nil
+	default:
+		return machine.OperationState{Done: true, Err: s.outcome(ctx, op, fault)}, nil
+	}
+}
+
+// outcome says what a failed task means for the one who started it.
+func (s *Session) outcome(ctx context.Context, op machine.Operation, fault *types.LocalizedMethodFault) error {
+	if fault == nil {
+		return &machine.Error{Kind: machine.Broken, Reason: ReasonTask, Message: op.Kind + ": the task failed without a reason"}
+	}
+	switch f := fault.Fault.(type) {
+	case *types.InvalidPowerState:
+		if alreadyThere(f) {
+			return nil
+		}
+	case *types.DuplicateName:
+		if op.Kind == machine.OpCreate {
+			return s.whoHasTheName(ctx, f, op.Mark)
+		}
+	case *types.FileNotFound, *types.ManagedObjectNotFound:
+		if op.Kind == machine.OpDeleteVolume || op.Kind == machine.OpDestroy {
+			return nil
+		}
+	}
+	return faultError(fault.Fault, fault.LocalizedMessage, doingWords[op.Kind])
+}
+
+var doingWords = map[string]string{
+	machine.OpCreate: "cloning the virtual machine", machine.OpFit: "reconfiguring the virtual machine",
+	machine.OpPowerOn: "powering on", machine.OpPowerOff: "powering off", machine.OpDetach: "detaching disks",
+	machine.OpDestroy: "destroying the virtual machine", machine.OpCreateVolume: "creating the disk",
+	machine.OpDeleteVolume: "deleting the disk",
+}
+
+// whoHasTheName decides about a clone that met its name: ours from an earlier call whose reply was lost, or somebody else's.
+func (s *Session) whoHasTheName(ctx context.Context, f *types.DuplicateName, mark machine.Mark) error {
+	v, err := s.client.readVM(ctx, f.Object)
+	if err != nil && !isFault[*types.ManagedObjectNotFound](err) && !machine.Is(err, machine.NotFound) {
+		return failed(err, "reading who has the name %s", f.Name)
+	}
+	if err == nil && ours(v, mark) {
+		s.observer.watch(v.ref, mark)
+		return nil
+	}
+	if err == nil && v.instanceUUID == "" {
+		return busy(ReasonNameTaken, 5*time.Second, "the name %s is taken by %s, whose identity cannot be read yet", f.Name,
+			f.Object.Value)
+	}
+	id := v.instanceUUID
+	return conflict(ReasonNameTaken, "the name %s is taken by %s (instance UUID %s), which is not this machine's: it carries "+
+		"neither its mark nor its instance UUID and is left alone; rename or remove it, or replace this machine", f.Name,
+		f.Object.Value, id)
+}
+
+// await waits for a task of the adapter's own, one that no record keeps.
+func (s *Session) await(ctx context.Context, ref types.ManagedObjectReference, kind string) (*watchedTask, error) {
+	o := s.observer
+	op := machine.Operation{Ref: ref.Value, Kind: kind}
+	for {
+		o.mu.Lock()
+		t := o.register(op, types.ManagedObjectReference{})
+		open := o.open
+		o.mu.Unlock()
+		if !open {
+			if err := s.mustRead(ctx, op); err != nil {
+				return nil, err
+			}
+		}
+		select {
+		case <-t.ready:
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			if t.fault != nil {
+				return t, taskFault{t.fault}
+			}
+			return t, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(5 * time.Second):
+			if err := s.mustRead(ctx, op); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+func (s *Session) mustRead(ctx context.Context, op machine.Operation) error {
+	ok, err := s.readTask(ctx, op)
+	if err == nil && !ok {
+		err = busy(ReasonTask, 5*time.Second, "vCenter has forgotten task %s", op.Ref)
+	}
+	return err
+}
+
+// taskFault is a failed task as an error.
+type taskFault struct{ fault *types.LocalizedMethodFault }
+
+func (e taskFault) Error() string { return e.fault.LocalizedMessage }
+
+// Fault lets methodFault find vCenter's fault.
+func (e taskFault) Fault() types.BaseMethodFault { return e.fault.Fault }

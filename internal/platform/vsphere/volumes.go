@@ -1,0 +1,398 @@
+package vsphere
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/berth-dev/berth/internal/machine"
+)
+
+// markerTTL is how long the content of a place's marker file is believed; all disks of a place are handled within it.
+const markerTTL = 30 * time.Second
+
+// markers remembers marker files by datastore and directory. A nil marker means that there was none.
+type markers struct {
+	mu    sync.Mutex
+	known map[string]knownMarker
+}
+
+type knownMarker struct {
+	marker *marker
+	read   time.Time
+}
+
+// site is where a volume is: its datacenter and datastore.
+type site struct {
+	dc, ds *node
+	inv    *inventory
+	at     location
+}
+
+// volumeSite resolves an address that was chosen before.
+func (s *Session) volumeSite(ctx context.Context, spec machine.VolumeSpec) (site, error) {
+	at, err := parseAddress(spec.Address)
+	if err != nil {
+		return site{}, err
+	}
+	inv, dc, _, err := s.volumeDatacenter(ctx, spec)
+	if err != nil {
+		return site{}, err
+	}
+	ds, err := inv.find(kindDatastore.called("the datastore of "+spec.Address), dc, at.datastore)
+	if err != nil {
+		return site{}, err
+	}
+	return site{dc: dc, ds: ds, inv: inv, at: at}, nil
+}
+
+func (s *Session) volumeDatacenter(ctx context.Context, spec machine.VolumeSpec) (*inventory, *node, Shape, error) {
+	shape, err := shapeOf(spec.Shape)
+	if err != nil {
+		return nil, nil, shape, err
+	}
+	inv, err := s.inventory.get(ctx)
+	if err != nil {
+		return nil, nil, shape, err
+	}
+	dc, err := inv.datacenter(spec.Location, shape.Datacenter)
+	return inv, dc, shape, err
+}
+
+// PlanVolume implements machine.Platform. The name follows from the key; the datastore from the declaration, unless the disk
+// is found on another one: then that is where it lies.
+func (s *Session) PlanVolume(ctx context.Context, spec machine.VolumeSpec) (string, error) {
+	inv, dc, shape, err := s.volumeDatacenter(ctx, spec)
+	if err != nil {
+		return "", err
+	}
+	k := kindDatastore.called("persistentDisks[" + spec.Want.Name + "].datastore")
+	name, policy, fallback := spec.Want.Datastore, spec.Want.StoragePolicy, shape.Datastore
+	if name == "" && policy == "" && fallback == "" {
+		policy = shape.StoragePolicyName
+	}
+	ds, _, err := s.datastore(ctx, inv, dc, k, name, policy, fallback)
+	if err != nil {
+		return "", err
+	}
+	order := []*node{ds}
+	for _, other := range inv.all(kindDatastore, dc) {
+		if other != ds && usable(other) {
+			order = append(order, other)
+		}
+	}
+	for _, candidate := range order {
+		m, err := s.marker(ctx, inv, dc, candidate, directory(spec.Key))
+		if err != nil {
+			return "", err
+		}
+		if m == nil || *m != markerOf(spec.Key) {
+			continue
+		}
+		there := address(candidate.name, spec.Key)
+		if _, err := s.diskUUID(ctx, dc, there); err == nil {
+			return there, nil
+		} else if !machine.Is(err, machine.NotFound) {
+			return "", err
+		}
+	}
+	if err := s.promise(ctx, ds, "disk "+spec.Want.Name+" of "+spec.Key.HostName, spec.Want.SizeGiB); err != nil {
+		return "", err
+	}
+	return address(ds.name, spec.Key), nil
+}
+
+// marker reads the marker file of a directory, nil if there is none.
+func (s *Session) marker(ctx context.Context, inv *inventory, dc, ds *node, dir string) (*marker, error) {
+	key := ds.ref.Value + "/" + dir
+	s.markers.mu.Lock()
+	known, ok := s.markers.known[key]
+	s.markers.mu.Unlock()
+	if ok && time.Since(known.read) < markerTTL {
+		return known.marker, nil
+	}
+	data, err := s.client.file(ctx, http.MethodGet, strings.TrimPrefix(inv.path(dc), "/"), ds.name, dir+"/"+markerName, nil)
+	var m *marker
+	switch {
+	case errors.Is(err, errNoFile):
+	case err != nil:
+		return nil, failed(err, "reading [%s] %s/%s", ds.name, dir, markerName)
+	default:
+		m = new(marker)
+		if json.Unmarshal(data, m) != nil {
+			*m = marker{} // whatever it is, it is not ours
+		}
+	}
+	s.remember(key, m)
+	return m, nil
+}
+
+func (s *Session) remember(key string, m *marker) {
+	s.markers.mu.Lock()
+	defer s.markers.mu.Unlock()
+	for k, known := range s.markers.known {
+		if time.Since(known.read) >= markerTTL {
+			delete(s.markers.known, k)
+		}
+	}
+	s.markers.known[key] = knownMarker{marker: m, read: time.Now()}
+}
+
+// diskUUID asks for the UUID of a disk's file, NotFound if there is none. The virtual disk manager's other questions are of
+// no use: some vCenters answer them for files that do not exist.
+func (s *Session) diskUUID(ctx context.Context, dc *node, path string) (string, error) {
+	res, err := methods.QueryVirtualDiskUuid(ctx, s.client.vim, &types.QueryVirtualDiskUuid{
+		This: *s.client.vim.ServiceContent.VirtualDiskManager, Name: path, Datacenter: &dc.ref,
+	})
+	if err != nil {
+		return "", failed(err, "reading the UUID of %s", path)
+	}
+	return normalUUID(res.Returnval), nil
+}
+
+// LookupVolume implements machine.Platform. SizeGiB stays 0: vCenter tells the size of a disk only where it is attached.
+func (s *Session) LookupVolume(ctx context.Context, spec machine.VolumeSpec) (*machine.Volume, error) {
+	at, err := s.volumeSite(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	id, err := s.diskUUID(ctx, at.dc, at.at.path())
+	if err != nil {
+		return nil, err
+	}
+	marked, err := s.marked(ctx, at, spec.Key)
+	if err != nil {
+		return nil, err
+	}
+	return &machine.Volume{
+		Disk: spec.Key.Disk, Volume: at.at.path(), Identity: id, Unit: spec.Want.Unit, Marked: marked,
+	}, nil
+}
+
+// marked: the directory's marker names this place, and the file's name this disk.
+func (s *Session) marked(ctx context.Context, at site, key machine.VolumeKey) (bool, error) {
+	if at.at.file != fileName(key) {
+		return false, nil
+	}
+	m, err := s.marker(ctx, at.inv, at.dc, at.ds, at.at.dir)
+	return err == nil && m != nil && *m == markerOf(key), err
+}
+
+// CreateVolume implements machine.Platform: directory, marker, then the disk, thin. What exists is never replaced (VS-D14).
+func (s *Session) CreateVolume(ctx context.Context, spec machine.VolumeSpec) (machine.Operation, error) {
+	at, err := s.volumeSite(ctx, spec)
+	if err != nil {
+		return machine.Operation{}, err
+	}
+	if err := s.ensurePlace(ctx, at, spec.Key); err != nil {
+		return machine.Operation{}, err
+	}
+	policyID := ""
+	if spec.Want.StoragePolicy != "" {
+		if policyID, _, err = s.compatible(ctx, at.inv, at.dc, spec.Want.StoragePolicy); err != nil {
+			return machine.Operation{}, err
+		}
+	}
+	return s.start(ctx, machine.OpCreateVolume, "", types.ManagedObjectReference{}, "creating "+at.at.path(),
+		func(ctx context.Context) (types.ManagedObjectReference, error) {
+			res, err := methods.CreateVirtualDisk_Task(ctx, s.client.vim, &types.CreateVirtualDisk_Task{
+				This: *s.client.vim.ServiceContent.VirtualDiskManager, Name: at.at.path(), Datacenter: &at.dc.ref,
+				Spec: &types.FileBackedVirtualDiskSpec{
+					VirtualDiskSpec: types.VirtualDiskSpec{
+						DiskType:    string(types.VirtualDiskTypeThin),
+						AdapterType: string(types.VirtualDiskAdapterTypeLsiLogic),
+					},
+					CapacityKb: int64(spec.Want.SizeGiB) << 20,
+					Profile:    storageProfile(policyID),
+				},
+			})
+			if err != nil {
+				return types.ManagedObjectReference{}, err
+			}
+			return res.Returnval, nil
+		})
+}
+
+// ensurePlace makes the place's directory with its marker in it. A directory with another marker, or with files and no
+// marker, is somebody else's.
+func (s *Session) ensurePlace(ctx context.Context, at site, key machine.VolumeKey) error {
+	want := markerOf(key)
+	known, err := s.knownPlace(at, want)
+	if known || err != nil {
+		return err
+	}
+	_, err = methods.MakeDirectory(ctx, s.client.vim, &types.MakeDirectory{
+		This: *s.client.vim.ServiceContent.FileManager, Name: at.at.directory(), Datacenter: &at.dc.ref,
+		CreateParentDirectories: types.NewBool(false),
+	})
+	if isFault[*types.FileAlreadyExists](err) {
+		s.markers.mu.Lock()
+		delete(s.markers.known, at.ds.ref.Value+"/"+at.at.dir)
+		s.markers.mu.Unlock()
+		m, err := s.marker(ctx, at.inv, at.dc, at.ds, at.at.dir)
+		switch {
+		case err != nil:
+			return err
+		case m != nil && *m == want:
+			return nil
+		case m != nil:
+			return conflict(ReasonDirectory, "directory %s belongs to %s of pool %s/%s: it is not used", at.at.directory(),
+				m.HostName, m.Namespace, m.Pool)
+		}
+		// A crash between directory and marker leaves an empty directory; any other content is a stranger's.
+		files, err := s.list(ctx, at)
+		if err != nil {
+			return err
+		}
+		if len(files) > 0 {
+			return conflict(ReasonDirectory, "directory %s exists, has no marker of Berth and holds %s: it is not used",
+				at.at.directory(), listNames(files))
+		}
+	} else if err != nil {
+		return failed(err, "making directory %s", at.at.directory())
+	}
+	_, err = s.client.file(ctx, http.MethodPut, strings.TrimPrefix(at.inv.path(at.dc), "/"), at.ds.name,
+		at.at.dir+"/"+markerName, want.encode())
+	if err != nil {
+		return failed(err, "writing %s/%s", at.at.directory(), markerName)
+	}
+	s.remember(at.ds.ref.Value+"/"+at.at.dir, &want)
+	return nil
+}
+
+// knownPlace: the marker was read or written a moment ago.
+func (s *Session) knownPlace(at site, want marker) (bool, error) {
+	s.markers.mu.Lock()
+	defer s.markers.mu.Unlock()
+	known, ok := s.markers.known[at.ds.ref.Value+"/"+at.at.dir]
+	return ok && known.marker != nil && *known.marker == want && time.Since(known.read) < markerTTL, nil
+}
+
+// list names the files of a directory. NotFound if there is none.
+func (s *Session) list(ctx context.Context, at site) ([]string, error) {
+	browser, _ := at.ds.props["browser"].(types.ManagedObjectReference)
+	res, err := methods.SearchDatastore_Task(ctx, s.client.vim, &types.SearchDatastore_Task{
+		This: browser, DatastorePath: at.at.directory(),
+		SearchSpec: &types.HostDatastoreBrowserSearchSpec{MatchPattern: []string{"*"}},
+	})
+	if err != nil {
+		return nil, failed(err, "listing %s", at.at.directory())
+	}
+	t, err := s.await(ctx, res.Returnval, "List")
+	if err != nil {
+		return nil, failed(err, "listing %s", at.at.directory())
+	}
+	found, ok := t.result.(types.HostDatastoreBrowserSearchResults)
+	if !ok {
+		return nil, failed(errors.New("the answer has no list"), "listing %s", at.at.directory())
+	}
+	var files []string
+	for _, f := range found.File {
+		files = append(files, f.GetFileInfo().Path)
+	}
+	slices.Sort(files)
+	return files, nil
+}
+
+// DeleteVolume implements machine.Platform. It proves first, live, that the file is the volume on record and that no virtual
+// machine holds it.
+func (s *Session) DeleteVolume(ctx context.Context, spec machine.VolumeSpec, volume machine.Volume) (machine.Operation, error) {
+	spec.Address = volume.Volume
+	at, err := s.volumeSite(ctx, spec)
+	if err != nil {
+		return machine.Operation{}, err
+	}
+	id, err := s.diskUUID(ctx, at.dc, at.at.path())
+	if err != nil {
+		return machine.Operation{}, err
+	}
+	if volume.Identity != "" && id != normalUUID(volume.Identity) {
+		return machine.Operation{}, conflict(ReasonForeignDisk, "%s has UUID %s, on record is %s: it is another disk and is not "+
+			"deleted", at.at.path(), id, volume.Identity)
+	}
+	if volume.Identity == "" {
+		marked, err := s.marked(ctx, at, spec.Key)
+		if err != nil {
+			return machine.Operation{}, err
+		}
+		if !marked {
+			return machine.Operation{}, conflict(ReasonForeignDisk, "nothing says that %s is disk %s of %s: it is not deleted",
+				at.at.path(), spec.Key.Disk, spec.Key.HostName)
+		}
+	}
+	held, err := s.Holders(ctx, spec.Location, []machine.Volume{volume})
+	if err != nil {
+		return machine.Operation{}, err
+	}
+	if holder, ok := held[volume.Volume]; ok {
+		return machine.Operation{}, busy(ReasonStillAttached, 30*time.Second, "%s is attached to virtual machine %s and is not "+
+			"deleted", at.at.path(), holder)
+	}
+	return s.start(ctx, machine.OpDeleteVolume, "", types.ManagedObjectReference{}, "deleting "+at.at.path(),
+		func(ctx context.Context) (types.ManagedObjectReference, error) {
+			// The virtual disk manager deletes descriptor and data; the file manager would leave the data behind (VS-D45).
+			res, err := methods.DeleteVirtualDisk_Task(ctx, s.client.vim, &types.DeleteVirtualDisk_Task{
+				This: *s.client.vim.ServiceContent.VirtualDiskManager, Name: at.at.path(), Datacenter: &at.dc.ref,
+			})
+			if err != nil {
+				return types.ManagedObjectReference{}, err
+			}
+			return res.Returnval, nil
+		})
+}
+
+// Forget implements machine.Platform. Only a directory that holds our marker and nothing else goes.
+func (s *Session) Forget(ctx context.Context, spec machine.VolumeSpec) error {
+	at, err := s.volumeSite(ctx, spec)
+	if err != nil {
+		return err
+	}
+	files, err := s.list(ctx, at)
+	if machine.Is(err, machine.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if slices.Contains(files, markerName) {
+		s.markers.mu.Lock()
+		delete(s.markers.known, at.ds.ref.Value+"/"+at.at.dir)
+		s.markers.mu.Unlock()
+		m, err := s.marker(ctx, at.inv, at.dc, at.ds, at.at.dir)
+		if err != nil {
+			return err
+		}
+		if m == nil || *m != markerOf(spec.Key) {
+			return conflict(ReasonDirectory, "directory %s carries another place's marker: it is not removed", at.at.directory())
+		}
+	}
+	others := slices.DeleteFunc(slices.Clone(files), func(f string) bool { return f == markerName })
+	if len(others) > 0 {
+		return refused(ReasonDirectory, "directory %s is not removed: it still holds %s", at.at.directory(), listNames(others))
+	}
+	if at.at.dir != directory(spec.Key) && !slices.Contains(files, markerName) {
+		return refused(ReasonDirectory, "directory %s is empty, but nothing says that it was ours: remove it by hand",
+			at.at.directory())
+	}
+	res, err := methods.DeleteDatastoreFile_Task(ctx, s.client.vim, &types.DeleteDatastoreFile_Task{
+		This: *s.client.vim.ServiceContent.FileManager, Name: at.at.directory(), Datacenter: &at.dc.ref,
+	})
+	if err != nil {
+		return failed(err, "removing %s", at.at.directory())
+	}
+	if _, err := s.await(ctx, res.Returnval, "Forget"); err != nil && !isFault[*types.FileNotFound](err) {
+		return failed(err, "removing %s", at.at.directory())
+	}
+	s.markers.mu.Lock()
+	delete(s.markers.known, at.ds.ref.Value+"/"+at.at.dir)
+	s.markers.mu.Unlock()
+	return nil
+}
