@@ -29,8 +29,8 @@ const programMinor = 36
 // launch is a static pod made ready to run as a process of the host.
 type launch struct {
 	process.Spec
-	// needs is an address that must accept connections first: a real container would crash and be restarted until it does.
-	needs string
+	// needs must be true before it is started, nil: nothing. A real container would crash and be restarted until it is.
+	needs func(context.Context) bool
 	// ready probes the process; nil: running is ready.
 	ready func(context.Context) bool
 	// note says what of the pod is not run as written.
@@ -73,7 +73,7 @@ func adapt(c Config, pod *corev1.Pod) (launch, bool, error) {
 		f.set("endpoint-reconciler-type", "none")
 		l.Env = []string{"GOGC=50"}
 		if u, err := url.Parse(strings.Split(f.value("etcd-servers"), ",")[0]); err == nil {
-			l.needs = u.Host
+			l.needs = func(ctx context.Context) bool { return accepts(ctx, u.Host) }
 		}
 		l.ready = probe(hostPort("https", own, orElse(f.value("secure-port"), "6443")) + "/readyz")
 	case controllerName:
@@ -84,7 +84,9 @@ func adapt(c Config, pod *corev1.Pod) (launch, bool, error) {
 		f.setDefault("leader-elect-renew-deadline", "4s")
 		f.setDefault("leader-elect-retry-period", "1s")
 		l.Env = []string{"GOGC=50"}
-		l.needs = apiServerOf(c, f.value("kubeconfig"))
+		if server := apiServerOf(c, f.value("kubeconfig")); server != "" {
+			l.needs = probe(server + "/readyz")
+		}
 	default:
 		return launch{note: "modelled as running; the program is not run"}, false, nil
 	}
@@ -242,21 +244,18 @@ func (f *flagList) dropUnknown(image, program, programPath string) []string {
 	return dropped
 }
 
-// apiServerOf is the host:port that a kubeconfig of the guest names.
+// apiServerOf is the server that a kubeconfig of the guest names.
 func apiServerOf(c Config, kubeconfigPath string) string {
 	rc, err := guestDisk{c.Files}.restConfig(kubeconfigPath)
 	if err != nil {
 		return ""
 	}
-	if u, err := url.Parse(rc.Host); err == nil {
-		return u.Host
-	}
-	return ""
+	return rc.Host
 }
 
 // prober asks once per connection: a probe must not keep a dying server's socket alive.
 var prober = &http.Client{
-	Timeout: 5 * time.Second,
+	Timeout: 3 * time.Second,
 	Transport: &http.Transport{
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // a kubelet's HTTPS probe verifies nothing either
 		DisableKeepAlives: true,

@@ -34,7 +34,7 @@ func (k *kubelet) credentials(ctx context.Context) (kubernetes.Interface, error)
 		if ctx.Err() != nil {
 			return nil, errStopped
 		}
-		k.complain("TLS bootstrap: %v", err)
+		k.complain("TLS bootstrap", err)
 		if !pause(ctx, time.Second) {
 			return nil, errStopped
 		}

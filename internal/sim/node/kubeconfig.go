@@ -3,8 +3,12 @@ package node
 import (
 	"bytes"
 	"fmt"
+	"net"
+	"net/http"
 	"path"
+	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -86,11 +90,27 @@ func (d guestDisk) client(guest string) (kubernetes.Interface, error) {
 	return newClient(rc)
 }
 
-// newClient lifts client-go's own throttle: the server has one that knows better.
+// handshakeLimit bounds TLS handshakes: a starting kube-apiserver accepts connections seconds before it serves them, and
+// client-go's own ten seconds would be the longest wait of a join.
+const handshakeLimit = 3 * time.Second
+
+// newClient makes a client with connections of its own, without client-go's throttle: the server has one that knows better.
 func newClient(rc *rest.Config) (kubernetes.Interface, error) {
 	rc = rest.CopyConfig(rc)
 	rc.QPS, rc.Burst = -1, -1
-	return kubernetes.NewForConfig(rc)
+	tlsConfig, err := rest.TLSConfigFor(rc)
+	if err != nil {
+		return nil, err
+	}
+	base := utilnet.SetTransportDefaults(&http.Transport{
+		TLSClientConfig: tlsConfig, TLSHandshakeTimeout: handshakeLimit, MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second,
+		DialContext: (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+	})
+	wrapped, err := rest.HTTPWrappersForConfig(rc, base)
+	if err != nil {
+		return nil, err
+	}
+	return kubernetes.NewForConfigAndClient(rc, &http.Client{Transport: wrapped, Timeout: rc.Timeout})
 }
 
 // writeControlPlaneKubeconfigs writes what kubeadm's kubeconfig phase writes. The kubelet's own file is among them only on the

@@ -64,11 +64,12 @@ type kubelet struct {
 
 	mu      sync.Mutex
 	lastErr string
+	said    map[string]string
 }
 
 // newKubelet reads the configuration; an error is one with which the real kubelet exits at once.
 func newKubelet(c Config, kubeletVersion string) (*kubelet, error) {
-	k := &kubelet{c: c, disk: guestDisk{c.Files}, say: c.say, version: kubeletVersion, registered: make(chan struct{}), scan: make(chan struct{}, 1)}
+	k := &kubelet{c: c, disk: guestDisk{c.Files}, say: c.say, version: kubeletVersion, registered: make(chan struct{}), scan: make(chan struct{}, 1), said: map[string]string{}}
 	data, err := k.disk.read(kubeletConfigFile)
 	if err != nil {
 		return nil, fmt.Errorf("failed to load kubelet config file: %w", err)
@@ -258,6 +259,9 @@ func (k *kubelet) watchManifests(ctx context.Context) {
 
 // join gets credentials, registers the Node and keeps it current until the kubelet ends.
 func (k *kubelet) join(ctx context.Context) {
+	if k.runsStaticPods() && !k.awaitOwnServer(ctx) {
+		return
+	}
 	client, err := k.credentials(ctx)
 	if err != nil {
 		return // the kubelet was stopped
@@ -271,6 +275,26 @@ func (k *kubelet) join(ctx context.Context) {
 	k.say("kubelet: Successfully registered node %s", k.name)
 	k.running.Go(func() { k.renewLease(ctx, client, node) })
 	k.pods.run(ctx)
+}
+
+// awaitOwnServer waits for the node's own kube-apiserver, where that is the one the kubelet talks to.
+func (k *kubelet) awaitOwnServer(ctx context.Context) bool {
+	conf := kubeletConf
+	if !k.disk.exists(conf) {
+		conf = bootstrapConf
+	}
+	own := k.disk.localEndpoint()
+	if own == "" || apiServerOf(k.c, conf) != "https://"+own {
+		return true
+	}
+	for {
+		if w := k.static.named(apiServerName); w != nil && w.snapshot().ready {
+			return true
+		}
+		if !pause(ctx, 100*time.Millisecond) {
+			return false
+		}
+	}
 }
 
 // register creates the Node. If one of that name exists already the kubelet takes it over as it is, with its providerID and
@@ -291,20 +315,21 @@ func (k *kubelet) register(ctx context.Context, client kubernetes.Interface) *co
 		if err == nil {
 			return node
 		}
-		k.complain("Unable to register node with API server: %v", err)
+		k.complain("unable to register node with API server", err)
 		if !pause(ctx, 500*time.Millisecond) {
 			return nil
 		}
 	}
 }
 
-// complain says each new trouble once.
-func (k *kubelet) complain(format string, a ...any) {
-	msg := fmt.Sprintf(format, a...)
+// complain says each new trouble with a subject once.
+func (k *kubelet) complain(subject string, err error) {
+	msg := fmt.Sprintf("%s: %v", subject, err)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if msg != k.lastErr {
-		k.lastErr = msg
+	k.lastErr = msg
+	if k.said[subject] != msg {
+		k.said[subject] = msg
 		k.say("kubelet: %s", msg)
 	}
 }

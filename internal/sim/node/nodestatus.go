@@ -249,7 +249,7 @@ func (k *kubelet) renewLease(ctx context.Context, client kubernetes.Interface, n
 		if err != nil {
 			current, wait = nil, time.Second
 			if !apierrors.IsNotFound(err) && ctx.Err() == nil {
-				k.complain("Failed to renew the node lease: %v", err)
+				k.complain("failed to renew the node lease", err)
 			}
 		}
 		if !pause(ctx, wait) {

@@ -116,7 +116,7 @@ func (a *podAgent) next(ctx context.Context) bool {
 	case err == nil || apierrors.IsNotFound(err):
 		a.queue.Forget(key)
 	case ctx.Err() == nil:
-		a.k.complain("syncing %s: %v", key, err)
+		a.k.complain("syncing "+key, err)
 		a.queue.AddRateLimited(key)
 	}
 	return true

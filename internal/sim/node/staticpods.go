@@ -230,16 +230,28 @@ func (s *staticPods) watch(ctx context.Context, w *podWorker, p *process.Process
 	}
 }
 
-// await waits until an address accepts connections; the wait is what a crash loop would come to.
-func (s *staticPods) await(ctx context.Context, address string) bool {
-	for address != "" && !accepts(ctx, address) {
-		select {
-		case <-ctx.Done():
+// await waits for a condition; the wait is what a crash loop would come to.
+func (s *staticPods) await(ctx context.Context, condition func(context.Context) bool) bool {
+	for condition != nil && !condition(ctx) {
+		if !pause(ctx, 100*time.Millisecond) {
 			return false
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 	return ctx.Err() == nil
+}
+
+// bounce kills a container, which the kubelet then starts again.
+func (s *staticPods) bounce(name string) {
+	w := s.named(name)
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	p := w.proc
+	w.mu.Unlock()
+	if p != nil {
+		p.Kill()
+	}
 }
 
 func (s *staticPods) update(w *podWorker, change func(*podState)) {
