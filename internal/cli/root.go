@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/cli/down"
 	"github.com/berth-dev/berth/internal/cli/exit"
+	"github.com/berth-dev/berth/internal/cli/guest"
 	"github.com/berth-dev/berth/internal/cli/kubeconfig"
 	"github.com/berth-dev/berth/internal/cli/status"
 	"github.com/berth-dev/berth/internal/cli/up"
@@ -40,7 +41,7 @@ func New() *cobra.Command {
 	}
 	var dir string
 	root.PersistentFlags().StringVar(&dir, "state-dir", "", "directory of the environment (default $XDG_STATE_HOME/berth/default)")
-	root.AddCommand(up.New(&dir), down.New(&dir), status.New(&dir), kubeconfig.New(&dir), version.New())
+	root.AddCommand(up.New(&dir), down.New(&dir), status.New(&dir), kubeconfig.New(&dir), guest.New(&dir), version.New())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.With(exit.Usage, err) })
 	for _, verb := range root.Commands() {
 		verb.Args = usage(verb.Args)

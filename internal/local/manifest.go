@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 )
 
@@ -18,10 +20,15 @@ func parse(text []byte) ([]*unstructured.Unstructured, error) {
 	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
 	var all []*unstructured.Unstructured
 	for {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(&object.Object)
+		var raw runtime.RawExtension
+		err := decoder.Decode(&raw)
 		if errors.Is(err, io.EOF) {
 			return all, nil
+		}
+		object := &unstructured.Unstructured{}
+		if err == nil && len(raw.Raw) > 0 {
+			// Unlike encoding/json, it keeps whole numbers whole.
+			err = utiljson.Unmarshal(raw.Raw, &object.Object)
 		}
 		if err != nil {
 			return nil, err

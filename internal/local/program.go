@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // program is one process of an environment, as data.
@@ -24,6 +26,8 @@ type program struct {
 	ready func(ctx context.Context) error
 	// irreplaceable keeps Up from starting it again for a change of program or arguments.
 	irreplaceable bool
+	// abrupt makes Up replace it without asking it to end.
+	abrupt bool
 }
 
 // fingerprint changes when another executable, or other arguments, would run under the same name.
@@ -46,7 +50,12 @@ func (e *Environment) ensure(ctx context.Context, p program, say func(string)) e
 	current, ok := e.running(p.name)
 	if ok && !p.irreplaceable && current.Program != "" && current.Program != p.fingerprint() {
 		say("restarting, because its program or its arguments changed")
-		if err := current.stop(ctx, 10*time.Second); err != nil {
+		if p.abrupt {
+			if err := current.signal(unix.SIGKILL); err != nil {
+				return err
+			}
+		}
+		if err := current.stop(ctx, stopPatience); err != nil {
 			return err
 		}
 		ok = false

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-dev/berth/config"
+	"github.com/berth-dev/berth/internal/sim/guest"
 )
 
 // Names of the programs that are built with berth and lie beside it.
@@ -95,16 +96,24 @@ func (e *Environment) berthComponent() component {
 	}
 }
 
+// berthObjects are all manifests of Berth, adapted to this machine.
 func (e *Environment) berthObjects() ([]*unstructured.Unstructured, error) {
 	c, err := e.withWebhooks(e.berthComponent(), managerWebhookPort)
 	if err != nil {
 		return nil, err
 	}
-	definitions, err := parseDir(config.CRDs, "crd/bases")
-	if err != nil {
-		return nil, err
+	var all []*unstructured.Unstructured
+	for _, part := range []struct {
+		files fs.FS
+		dir   string
+	}{{config.CRDs, "crd/bases"}, {config.RBAC, "rbac"}, {config.Webhooks, "webhook"}} {
+		objects, err := parseDir(part.files, part.dir)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, objects...)
 	}
-	return c.install(definitions)
+	return c.install(all)
 }
 
 func (e *Environment) manager() (program, error) {
@@ -135,6 +144,12 @@ func (e *Environment) VCenterAdmin() string {
 	return "http://" + hostPort(e.Range.VCenter(), portVCenterAdmin)
 }
 
+// The only account of the simulated vCenter, as the Secret of the examples names it.
+const (
+	vcenterUser     = "capv@vsphere.local"
+	vcenterPassword = "berth-simulated" //nolint:gosec // of a simulator that listens on loopback only
+)
+
 func (e *Environment) vcenter() (program, error) {
 	path, err := e.own(simulatorProgram)
 	if err != nil {
@@ -144,14 +159,12 @@ func (e *Environment) vcenter() (program, error) {
 		name: VCenterProcess, title: "simulated vCenter", path: path, irreplaceable: true,
 		args: []string{
 			"vcenter", "--listen=" + e.VCenterServer(), "--admin=" + hostPort(e.Range.VCenter(), portVCenterAdmin),
-			"--state-dir=" + e.path("vcenter"), "--disks-dir=" + e.disks(),
+			"--state-dir=" + e.path("vcenter"), "--disks-dir=" + e.path("disks"),
+			"--username=" + vcenterUser, "--password=" + vcenterPassword,
 		},
 		ready: answers(e.VCenterAdmin()+"/healthz", nil),
 	}, nil
 }
-
-// disks is the directory of the contents of virtual disks, which the simulated vCenter empties and the guests fill.
-func (e *Environment) disks() string { return e.path("disks") }
 
 // ensureWorld starts the simulated vCenter, unless a world existed and is gone.
 func (e *Environment) ensureWorld(ctx context.Context, p program, say func(string)) error {
@@ -178,11 +191,14 @@ func (e *Environment) guests() (program, error) {
 	}
 	return program{
 		name: GuestsProcess, title: "simulated guests, their endpoints and cloud provider", path: path,
+		// Asked to end, it would cut its guests' power; killed, it leaves them running for its successor.
+		abrupt: true,
 		args: []string{
-			"guests", "--vcenter=" + e.VCenterServer(), "--vcenter-admin=" + e.VCenterAdmin(),
-			"--listen=" + hostPort(e.Range.VCenter(), portGuests),
-			"--state-dir=" + e.path("guests"), "--disks-dir=" + e.disks(),
+			"guests", "--vcenter=https://" + e.VCenterServer() + "/sdk", "--admin=" + e.VCenterAdmin(),
+			"--username=" + vcenterUser, "--password=" + vcenterPassword, "--state-dir=" + e.Dir,
 		},
-		ready: answers("http://"+hostPort(e.Range.VCenter(), portGuests)+"/healthz", nil),
 	}, nil
 }
+
+// Guests gives access to the file systems and consoles of the simulated guests.
+func (e *Environment) Guests() (*guest.Files, error) { return guest.Open(e.Dir) }
