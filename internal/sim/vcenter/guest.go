@@ -75,7 +75,7 @@ func guestChanges(vm *simulator.VirtualMachine, guest Guest) []types.PropertyCha
 		{Name: "guest.toolsStatus", Val: status},
 		{Name: "guest.toolsRunningStatus", Val: string(running)},
 		{Name: "guest.guestState", Val: string(state)},
-		{Name: "guest.guestStateChangeSupported", Val: types.NewBool(guest.ToolsRunning)},
+		{Name: "guest.guestStateChangeSupported", Val: guest.ToolsRunning},
 		{Name: "summary.guest.ipAddress", Val: first},
 		{Name: "summary.guest.hostName", Val: guest.HostName},
 		{Name: "summary.guest.toolsStatus", Val: status},
