@@ -36,7 +36,10 @@ func (t *watchedTask) over() bool {
 func (t *watchedTask) set(name string, value any) {
 	switch name {
 	case "info.state":
-		t.state, _ = value.(types.TaskInfoState)
+		// A live read may have overtaken the long poll, whose older news follow: a task never leaves its end.
+		if state, _ := value.(types.TaskInfoState); !t.over() {
+			t.state = state
+		}
 	case "info.error":
 		t.fault = nil
 		if f, ok := value.(types.LocalizedMethodFault); ok {
