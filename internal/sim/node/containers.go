@@ -73,7 +73,7 @@ func adapt(c Config, pod *corev1.Pod) (launch, bool, error) {
 		f.set("endpoint-reconciler-type", "none")
 		l.Env = []string{"GOGC=50"}
 		if u, err := url.Parse(strings.Split(f.value("etcd-servers"), ",")[0]); err == nil {
-			l.needs = func(ctx context.Context) bool { return accepts(ctx, u.Host) }
+			l.needs = func(ctx context.Context) bool { return handshakes(ctx, u.Host) }
 		}
 		l.ready = probe(hostPort("https", own, orElse(f.value("secure-port"), "6443")) + "/readyz")
 	case controllerName:
@@ -83,6 +83,9 @@ func adapt(c Config, pod *corev1.Pod) (launch, bool, error) {
 		f.setDefault("leader-elect-lease-duration", "6s")
 		f.setDefault("leader-elect-renew-deadline", "4s")
 		f.setDefault("leader-elect-retry-period", "1s")
+		// It makes a service account for each of its controllers before the first of them works: seconds at the default rate.
+		f.setDefault("kube-api-qps", "200")
+		f.setDefault("kube-api-burst", "400")
 		l.Env = []string{"GOGC=50"}
 		if server := apiServerOf(c, f.value("kubeconfig")); server != "" {
 			l.needs = probe(server + "/readyz")
@@ -277,8 +280,12 @@ func probe(url string) func(context.Context) bool {
 	}
 }
 
-func accepts(ctx context.Context, address string) bool {
-	d := net.Dialer{Timeout: time.Second}
+// handshakes: a server speaks TLS at the address. Accepting a connection says nothing: the kernel does that for a process that
+// has only opened its socket.
+func handshakes(ctx context.Context, address string) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return false

@@ -138,6 +138,38 @@ func (e *etcdCluster) addLearner(ctx context.Context, name, peer string) (id uin
 	return id, initial, nil
 }
 
+// awaitServing waits until the started learner serves clients. A member whose announcement reaches the leader before the leader's
+// snapshot reaches the member never sees its own announcement applied, and only tries again after seven seconds; restarting it,
+// harmless while it has no vote, makes it announce itself at once. Not serving in the end is no error: promotion tells.
+func (e *etcdCluster) awaitServing(ctx context.Context, id uint64, endpoint string, restart func()) error {
+	err := retry(ctx, e.limit, func(ctx context.Context) error {
+		members, err := e.members(ctx)
+		if err != nil {
+			return err
+		}
+		for _, m := range members {
+			if m.id == id && m.name != "" {
+				return nil
+			}
+		}
+		return fmt.Errorf("the etcd member %x is not started", id)
+	})
+	if err != nil {
+		return err
+	}
+	serving := func(limit time.Duration) bool {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		_, err := e.client.Status(ctx, endpoint)
+		return err == nil
+	}
+	if !serving(time.Second) {
+		restart()
+		serving(5 * time.Second)
+	}
+	return nil
+}
+
 // promote makes the started learner a voting member.
 func (e *etcdCluster) promote(ctx context.Context, id uint64) error {
 	return retry(ctx, e.limit, func(ctx context.Context) error {

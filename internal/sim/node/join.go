@@ -186,6 +186,10 @@ func (b *bootstrap) finishControlPlane(ctx context.Context, j *joinConfiguration
 		return fmt.Errorf("error execution phase etcd-join: %w", err)
 	}
 	b.kubelet.rescan()
+	err = etcd.awaitServing(ctx, id, clientURL(b.local.AdvertiseAddress), func() { b.kubelet.static.bounce(etcdName) })
+	if err != nil {
+		return b.failed("etcd-join", err)
+	}
 	if err := etcd.promote(ctx, id); err != nil {
 		return b.failed("etcd-join", err)
 	}
