@@ -10,7 +10,9 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/internal/cli/down"
 	"github.com/berth-dev/berth/internal/cli/exit"
@@ -69,6 +71,8 @@ func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 func Main(args []string, in io.Reader, out, errs io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	// Client libraries log what is reported here anyway, in their own words.
+	klog.SetLogger(logr.Discard())
 	// A second signal ends the program at once.
 	context.AfterFunc(ctx, stop)
 	root := New()

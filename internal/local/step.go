@@ -14,7 +14,7 @@ type Progress interface {
 	Begin(step string)
 	// Note says what a step does now, or waits for. The same text may come many times.
 	Note(step, text string)
-	// End is called once per begun step; err is nil if it succeeded.
+	// End is called once per begun step; err is nil if it succeeded, and context.Canceled if it was stopped.
 	End(step string, took time.Duration, err error)
 }
 
@@ -62,18 +62,24 @@ func runSteps(ctx context.Context, steps []step, progress Progress) error {
 			begun := time.Now()
 			progress.Begin(s.name)
 			err := s.run(ctx, func(text string) { progress.Note(s.name, text) })
-			progress.End(s.name, time.Since(begun), err)
-			if err != nil {
-				once.Do(func() { first = fmt.Errorf("%s: %w", s.name, err) })
-				cancel(errors.New("another step failed"))
+			if err == nil {
+				progress.End(s.name, time.Since(begun), nil)
+				close(done[s.name])
 				return
 			}
-			close(done[s.name])
+			if ctx.Err() != nil {
+				// It was stopped, because of another step or of the user; how it took that is of no interest.
+				progress.End(s.name, time.Since(begun), context.Canceled)
+				return
+			}
+			once.Do(func() { first = fmt.Errorf("%s: %w", s.name, err) })
+			cancel(errors.New("another step failed"))
+			progress.End(s.name, time.Since(begun), err)
 		})
 	}
 	wait.Wait()
-	if first == nil {
-		return context.Cause(ctx)
+	if first != nil {
+		return first
 	}
-	return first
+	return context.Cause(ctx)
 }

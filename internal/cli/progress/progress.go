@@ -2,6 +2,8 @@
 package progress
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -60,11 +62,19 @@ func (l *log) Note(step, text string) {
 func (l *log) End(step string, took time.Duration, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err != nil {
-		l.line(step, fmt.Sprintf("failed after %s: %v", short(took), err))
-		return
+	l.line(step, outcome(took, err))
+}
+
+// outcome is how a step ended.
+func outcome(took time.Duration, err error) string {
+	switch {
+	case err == nil:
+		return "done in " + short(took)
+	case errors.Is(err, context.Canceled):
+		return "stopped after " + short(took)
+	default:
+		return fmt.Sprintf("failed after %s: %v", short(took), err)
 	}
-	l.line(step, "done in "+short(took))
 }
 
 func (l *log) Close() {}

@@ -71,7 +71,7 @@ func (t *terminal) End(step string, took time.Duration, err error) {
 	defer t.mu.Unlock()
 	t.running = slices.DeleteFunc(t.running, func(r *running) bool { return r.step == step })
 	if err != nil {
-		t.draw(t.paint(red, "✗ ") + fmt.Sprintf("%s failed after %s: %v\n", step, short(took), err))
+		t.draw(t.paint(red, "✗ ") + fmt.Sprintf("%s %s\n", step, outcome(took, err)))
 		return
 	}
 	t.draw(t.paint(green, "✓ ") + fmt.Sprintf("%s  %s\n", step, t.paint(dim, short(took))))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-dev/berth/internal/cli/exit"
 	"github.com/berth-dev/berth/internal/cli/output"
 	"github.com/berth-dev/berth/internal/cli/progress"
 	"github.com/berth-dev/berth/internal/cli/status"
@@ -37,7 +38,7 @@ cannot be brought back, and "berth down --purge" makes room for a new one.`,
 			reporter.Close()
 			if err != nil {
 				if e != nil && cmd.Context().Err() != nil {
-					return fmt.Errorf("%w\nWhat was started runs on: `berth up` continues, `berth down` stops it", cmd.Context().Err())
+					return exit.With(exit.Interrupted, fmt.Errorf("interrupted; what was started runs on: `%s` continues, `%s` stops it", e.Command("up"), e.Command("down")))
 				}
 				return err
 			}
