@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/internal/disk"
-	"github.com/berth-dev/berth/internal/machine"
+	"github.com/berth-dev/berth/internal/machine/memcloud"
 	"github.com/berth-dev/berth/internal/slot"
 )
 
@@ -124,14 +124,21 @@ func settled(w *world, o *object, written map[string]string) error {
 
 func ptr[T any](v T) *T { return &v }
 
+// clouds are the temperaments that every test of faults runs through.
+var clouds = []struct {
+	name string
+	make func(*memcloud.Cloud)
+}{
+	{"instant", func(*memcloud.Cloud) {}},
+	{"instant, watch behind", func(c *memcloud.Cloud) { c.Lagging = true }},
+	{"slow", func(c *memcloud.Cloud) { c.Async, c.Slowness, c.Lagging = true, 1, true }},
+	{"slow and hiding", func(c *memcloud.Cloud) { c.Async, c.Hidden = true, true }},
+}
+
 // Promises 1 to 3 (VS-P11): the process is killed before and after every single call and write of the story, every call fails
 // once, and the reply of every call is lost once; on a cloud that answers at once, on one that takes its time, and on one that
 // does not show a server before it is complete.
 func TestEveryStepMayBeTheLast(t *testing.T) {
-	clouds := []struct {
-		name          string
-		async, hidden bool
-	}{{"instant", false, false}, {"slow", true, false}, {"slow and hiding", true, true}}
 	for _, cloud := range clouds {
 		for _, f := range []fault{crashBefore, crashAfter, failBefore, loseReply, refuse} {
 			t.Run(cloud.name+"/"+string(f), func(t *testing.T) {
@@ -139,10 +146,13 @@ func TestEveryStepMayBeTheLast(t *testing.T) {
 				steps := 0
 				for at := 0; at <= steps; at++ {
 					w := newWorld(t, place("w-1", "10.0.0.11/24"))
-					w.cloud.Async, w.cloud.Hidden = cloud.async, cloud.hidden
+					cloud.make(w.cloud)
 					w.gate.at, w.gate.fault = at, f
 					if err := story(w); err != nil {
 						t.Fatalf("%s step %d (%s): %v", f, at, w.gate.where, err)
+					}
+					if n := w.cloud.Overlaps(); f == failBefore && n > 0 {
+						t.Fatalf("%s step %d (%s): %d operations were started while another one ran", f, at, w.gate.where, n)
 					}
 					if at == 0 {
 						steps = w.gate.n
@@ -154,11 +164,78 @@ func TestEveryStepMayBeTheLast(t *testing.T) {
 	}
 }
 
+// aborted is a machine that is deleted while it comes up, after the given number of rounds, on a cloud whose creations take
+// longer than a round. Nothing of it may be left, and what may still be coming must have been waited for.
+func aborted(w *world, after int) error {
+	const step = 10 * time.Second
+	p := w.start()
+	a := w.add("a")
+	round := func() {
+		p.pass(a)
+		_, _ = p.pool.Reconcile(context.Background())
+		w.cloud.Tick()
+		w.clock = w.clock.Add(step)
+		if w.gate.dead {
+			p = w.start()
+		}
+	}
+	for range after {
+		round()
+	}
+	a.deleted = ptr(w.clock)
+	for n := 0; !a.gone; n++ {
+		if n > rounds {
+			return fmt.Errorf("a does not go: %s in %s: %s", a.report.Reason, a.report.Phase, a.report.Message)
+		}
+		round()
+	}
+	for range 10 {
+		w.cloud.Tick()
+	}
+	if s := w.cloud.Servers(); len(s) > 0 {
+		return fmt.Errorf("orphans: %v", s)
+	}
+	if v := w.cloud.Violations(); len(v) > 0 {
+		return fmt.Errorf("%s", strings.Join(v, "; "))
+	}
+	for _, r := range w.state.Records {
+		if r.State == slot.Held {
+			return fmt.Errorf("slot record %+v, wanted it given back", r)
+		}
+	}
+	return nil
+}
+
+// Promise 3: a deletion that overtakes a creation, under every single fault, leaves no orphan behind.
+func TestDeletedWhileComingUp(t *testing.T) {
+	for _, cloud := range clouds {
+		for _, f := range []fault{crashBefore, crashAfter, failBefore, loseReply} {
+			t.Run(cloud.name+"/"+string(f), func(t *testing.T) {
+				t.Parallel()
+				for after := range 8 {
+					steps := 0
+					for at := 0; at <= steps; at++ {
+						w := newWorld(t, place("w-1", "10.0.0.11/24"))
+						cloud.make(w.cloud)
+						w.gate.at, w.gate.fault = at, f
+						if err := aborted(w, after); err != nil {
+							t.Fatalf("deleted after %d rounds, %s step %d (%s): %v", after, f, at, w.gate.where, err)
+						}
+						if at == 0 {
+							steps = w.gate.n
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
 // A machine takes few writes and few calls (VS-P10, VS-P13): what one pass can do is not spread over several.
 func TestCreationIsCheap(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		w := newWorld(t, place("w-1", "10.0.0.11/24"))
-		w.cloud.Async = async
+		w.cloud.Async, w.cloud.Lagging = async, async
 		p := w.start()
 		a := w.add("a")
 		passes := 0
@@ -184,5 +261,3 @@ func TestCreationIsCheap(t *testing.T) {
 		}
 	}
 }
-
-var _ = machine.Done

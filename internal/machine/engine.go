@@ -8,7 +8,8 @@ import (
 )
 
 // Engine runs lives. One serves all machines of a controller. Between passes it remembers only recent failures, by which it
-// spaces the retries of each machine; a restart forgets them at the price of one early retry (Notes.RetryAt bounds even that).
+// spaces the retries of each machine, and operations in flight; a restart forgets them at the price of one early retry
+// (Notes.RetryAt bounds even that) and a look-up.
 type Engine struct {
 	// Now is the clock, time.Now if nil.
 	Now func() time.Time
@@ -18,6 +19,9 @@ type Engine struct {
 
 	mu       sync.Mutex
 	failures map[string]failure
+	// running remembers the operations started by this process until they are seen to have ended: a journal that could not be
+	// written, or is read from a cache that is behind, must not lead to a second one.
+	running map[Mark]Operation
 }
 
 // DefaultSettle covers a platform that shows a server only some time after it was asked for one.
@@ -74,6 +78,7 @@ func (e *Engine) Forget(mark Mark) {
 	defer e.mu.Unlock()
 	delete(e.failures, string(mark)+"/create")
 	delete(e.failures, string(mark)+"/delete")
+	delete(e.running, mark)
 }
 
 func latest(a time.Time, b *time.Time) time.Time {
@@ -88,8 +93,25 @@ func (e *Engine) begin(life *Life, way string) *pass {
 	p.notes.Identity.Mark = life.Mark
 	e.mu.Lock()
 	p.memory = e.failures[p.key]
+	if op, running := e.running[life.Mark]; running {
+		p.notes.Operation = op
+	}
 	e.mu.Unlock()
 	return p
+}
+
+// follow remembers an operation in flight, or that there is none.
+func (e *Engine) follow(mark Mark, op Operation) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if op.Ref == "" {
+		delete(e.running, mark)
+		return
+	}
+	if e.running == nil {
+		e.running = map[Mark]Operation{}
+	}
+	e.running[mark] = op
 }
 
 func (e *Engine) remember(key string, f failure) {

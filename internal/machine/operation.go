@@ -41,6 +41,7 @@ func (p *pass) settle(ctx context.Context) Result {
 		return wait(running, describe(op.Kind, p.notes.Identity.Name), safetyNet)
 	}
 	p.notes.Operation = Operation{}
+	p.engine.follow(p.life.Mark, Operation{})
 	p.ended = op.Kind
 	p.live = false
 	if op.Kind == OpCreate && (state.Unknown || state.Err != nil) {
@@ -62,6 +63,7 @@ func (p *pass) started(ctx context.Context, op Operation, kind string) Result {
 		return done()
 	}
 	p.notes.Operation = Operation{Ref: op.Ref, Kind: kind, Mark: p.life.Mark}
+	p.engine.follow(p.life.Mark, p.notes.Operation)
 	return p.settle(ctx)
 }
 

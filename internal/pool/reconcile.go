@@ -21,6 +21,9 @@ func (w *Writer) Reconcile(ctx context.Context) (Summary, error) {
 	w.passing.Lock()
 	defer w.passing.Unlock()
 
+	if _, err := w.read(ctx); err != nil {
+		return Summary{}, err
+	}
 	pass := &round{waiting: map[string]string{}}
 	for _, step := range []func(context.Context, *round) error{
 		w.complete,
@@ -36,7 +39,7 @@ func (w *Writer) Reconcile(ctx context.Context) (Summary, error) {
 			return Summary{}, err
 		}
 	}
-	state, err := w.read(ctx)
+	state, err := w.current(ctx)
 	if err != nil {
 		return Summary{}, err
 	}
@@ -59,7 +62,7 @@ func (p *round) trouble(format string, args ...any) {
 
 // complete gives every declared slot a record.
 func (w *Writer) complete(ctx context.Context, _ *round) error {
-	s, err := w.read(ctx)
+	s, err := w.current(ctx)
 	if err != nil || slot.Complete(s.Slots, s.Records) {
 		return err
 	}
@@ -76,7 +79,7 @@ func (w *Writer) complete(ctx context.Context, _ *round) error {
 // repair vacates slots whose holder is gone without having given them back (VS-A16): only after the same proofs as a normal
 // deletion.
 func (w *Writer) repair(ctx context.Context, p *round) error {
-	s, err := w.read(ctx)
+	s, err := w.current(ctx)
 	if err != nil {
 		return err
 	}
@@ -152,7 +155,7 @@ func (s *State) location(hostName string) string {
 
 // free makes vacated slots claimable once Machine and Node are gone.
 func (w *Writer) free(ctx context.Context, p *round) error {
-	s, err := w.read(ctx)
+	s, err := w.current(ctx)
 	if err != nil {
 		return err
 	}
@@ -220,7 +223,7 @@ func (w *Writer) recheck(ctx context.Context, p *round) error {
 // discover finds, for a pool being deleted, volumes of its slots that are not on record because the status was lost (D17):
 // otherwise their data would be left behind unnoticed.
 func (w *Writer) discover(ctx context.Context, p *round) error {
-	s, err := w.read(ctx)
+	s, err := w.current(ctx)
 	if err != nil || !s.Deleting || s.Retain {
 		return err
 	}
@@ -290,7 +293,7 @@ func (w *Writer) announce(ctx context.Context, _ *round) error {
 	var retained []string
 	var deleting bool
 	now := w.options.Now()
-	err := w.update(ctx, func(s *State) error {
+	err := w.change(ctx, func(s *State) error {
 		announced, retained, deleting = map[string][]string{}, nil, s.Deleting
 		for i := range s.Records {
 			rec := &s.Records[i]
@@ -385,7 +388,7 @@ func (w *Writer) emptied(ctx context.Context, p *round, r *run) error {
 
 // eachSlot runs the disks of every slot that choose names, and then finally, if given.
 func (w *Writer) eachSlot(ctx context.Context, p *round, choose func(*State, slot.Record) (disk.Want, bool), finally func(*run) error) error {
-	s, err := w.read(ctx)
+	s, err := w.current(ctx)
 	if err != nil {
 		return err
 	}
@@ -464,7 +467,7 @@ func (s *State) declared(rec disk.Record) (slot.Slot, slot.Disk) {
 // (VS-A17).
 func (w *Writer) tidy(ctx context.Context, _ *round) error {
 	var unbound *slot.Consumer
-	err := w.update(ctx, func(s *State) error {
+	err := w.change(ctx, func(s *State) error {
 		unbound = nil
 		declared := map[string]bool{}
 		for _, place := range s.Slots {

@@ -34,7 +34,7 @@ type Writer struct {
 	options  Options
 
 	mu      sync.Mutex
-	queue   []*change
+	queue   []*request
 	running bool
 	// last is the state as this writer last read or wrote it. Nobody else in the process writes, so it answers questions whose
 	// answer is checked again by the next write.
@@ -62,9 +62,9 @@ func NewWriter(store Store, facts Facts, platform PlatformFor, options Options) 
 	return &Writer{store: store, facts: facts, platform: platform, options: options}
 }
 
-// change is one caller's part of a write. apply may run several times, on ever fresher states; it must leave the state alone
+// request is one caller's part of a write. apply may run several times, on ever fresher states; it must leave the state alone
 // when it returns an error.
-type change struct {
+type request struct {
 	apply func(*State) error
 	done  chan error
 }
@@ -78,7 +78,7 @@ const (
 
 // update applies a change to the newest state and returns when the result is durable, or with apply's error.
 func (w *Writer) update(ctx context.Context, apply func(*State) error) error {
-	c := &change{apply: apply, done: make(chan error, 1)}
+	c := &request{apply: apply, done: make(chan error, 1)}
 	w.mu.Lock()
 	w.queue = append(w.queue, c)
 	if !w.running {
@@ -117,6 +117,25 @@ func (w *Writer) read(ctx context.Context) (State, error) {
 	}
 }
 
+// current returns the state as this writer last read or wrote it, or reads it.
+func (w *Writer) current(ctx context.Context) (State, error) {
+	if s := w.known(); s != nil {
+		return clone(*s), nil
+	}
+	return w.read(ctx)
+}
+
+// change is update for what will most often turn out to change nothing: then there is no read either.
+func (w *Writer) change(ctx context.Context, apply func(*State) error) error {
+	if s := w.known(); s != nil {
+		trial := clone(*s)
+		if err := apply(&trial); err == nil && reflect.DeepEqual(trial, *s) {
+			return nil
+		}
+	}
+	return w.update(ctx, apply)
+}
+
 // drain writes batches until nobody waits.
 func (w *Writer) drain(ctx context.Context) {
 	if w.options.Linger > 0 {
@@ -137,7 +156,7 @@ func (w *Writer) drain(ctx context.Context) {
 	}
 }
 
-func (w *Writer) write(ctx context.Context, batch []*change) {
+func (w *Writer) write(ctx context.Context, batch []*request) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	results := make([]error, len(batch))
@@ -154,7 +173,7 @@ func (w *Writer) write(ctx context.Context, batch []*change) {
 	}
 }
 
-func (w *Writer) attempt(ctx context.Context, batch []*change, results []error) (changed bool, err error) {
+func (w *Writer) attempt(ctx context.Context, batch []*request, results []error) (changed bool, err error) {
 	for range conflictBudget {
 		state, version, err := w.store.Load(ctx)
 		if err != nil {

@@ -16,8 +16,13 @@ import (
 
 // Cloud implements machine.Platform.
 type Cloud struct {
-	// Async makes every operation wait for Tick.
-	Async bool
+	// Async makes every operation wait for Tick, Slowness more of them.
+	Async    bool
+	Slowness int
+	// Lagging makes Lookup answer from what was true at the last Tick, as a watch may.
+	Lagging bool
+	// Deaf makes Detach a success without any effect.
+	Deaf bool
 	// Hidden makes a server that is being created invisible until its creation ends.
 	Hidden bool
 
@@ -27,6 +32,8 @@ type Cloud struct {
 	volumes    map[string]*volume
 	operations map[string]*operation
 	violations []string
+	overlaps   int
+	watched    []*machine.Server
 	changes    chan machine.Mark
 }
 
@@ -55,6 +62,8 @@ type volume struct {
 
 type operation struct {
 	machine.Operation
+	server string
+	left   int
 	finish func() error
 	done   bool
 	err    error
@@ -80,9 +89,26 @@ func (c *Cloud) Tick() {
 	slices.Sort(refs)
 	for _, ref := range refs {
 		op := c.operations[ref]
+		if op.left--; op.left >= 0 {
+			continue
+		}
 		op.err, op.done = op.finish(), true
 		c.changed(op.Mark)
 	}
+	c.watched = nil
+	for _, s := range c.servers {
+		if s.visible {
+			c.watched = append(c.watched, c.describe(s))
+		}
+	}
+}
+
+// Overlaps counts how often something was asked of a server while an earlier operation on it was still running. That is
+// unavoidable after a crash or a lost reply, and a mistake otherwise.
+func (c *Cloud) Overlaps() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.overlaps
 }
 
 // Violations lists what happened that must never happen.
@@ -109,11 +135,17 @@ func (c *Cloud) next(prefix string) string {
 }
 
 // start runs what an operation does now or at the next Tick.
-func (c *Cloud) start(kind string, mark machine.Mark, finish func() error) (machine.Operation, error) {
+func (c *Cloud) start(kind string, mark machine.Mark, server string, finish func() error) (machine.Operation, error) {
+	for _, other := range c.operations {
+		if server != "" && other.server == server && !other.done {
+			c.overlaps++
+			return machine.Operation{}, &machine.Error{Kind: machine.Busy, Message: "another operation on this server is running"}
+		}
+	}
 	if !c.Async {
 		return machine.Operation{Kind: kind, Mark: mark}, finish()
 	}
-	op := &operation{Operation: machine.Operation{Ref: c.next("op"), Kind: kind, Mark: mark}, finish: finish}
+	op := &operation{Operation: machine.Operation{Ref: c.next("op"), Kind: kind, Mark: mark}, server: server, left: c.Slowness, finish: finish}
 	c.operations[op.Ref] = op
 	return op.Operation, nil
 }
@@ -157,7 +189,18 @@ func (c *Cloud) find(id machine.Identity) *server {
 
 // Lookup implements machine.Platform.
 func (c *Cloud) Lookup(ctx context.Context, id machine.Identity) (*machine.Server, error) {
-	return c.LookupLive(ctx, id)
+	if !c.Lagging {
+		return c.LookupLive(ctx, id)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.watched {
+		if s.Mark == id.Mark || s.ServerID == id.ServerID || id.HardwareID != "" && s.HardwareID == id.HardwareID {
+			seen := *s
+			return &seen, nil
+		}
+	}
+	return nil, &machine.Error{Kind: machine.NotFound, Message: "no server " + id.Name}
 }
 
 // LookupLive implements machine.Platform.
@@ -219,7 +262,7 @@ func (c *Cloud) Create(_ context.Context, spec machine.ServerSpec) (machine.Oper
 		}
 	}
 	c.servers = append(c.servers, s)
-	return c.start(machine.OpCreate, spec.Mark, func() error {
+	return c.start(machine.OpCreate, spec.Mark, s.id, func() error {
 		s.visible = true
 		c.attach(s, &volume{own: true, Volume: machine.Volume{Volume: s.name + "/system", Identity: c.next("disk"), SizeGiB: 20}})
 		if spec.Place != nil {
@@ -259,7 +302,7 @@ func (c *Cloud) Fit(_ context.Context, target *machine.Server, fit machine.Fit) 
 	if err != nil {
 		return machine.Operation{}, err
 	}
-	return c.start(machine.OpFit, s.mark, func() error {
+	return c.start(machine.OpFit, s.mark, s.id, func() error {
 		if s.power != machine.PowerOff {
 			c.violation("server %s was fitted while it was %s", s.name, s.power)
 		}
@@ -291,7 +334,7 @@ func (c *Cloud) PowerOn(_ context.Context, target *machine.Server) (machine.Oper
 	if err != nil {
 		return machine.Operation{}, err
 	}
-	return c.start(machine.OpPowerOn, s.mark, func() error {
+	return c.start(machine.OpPowerOn, s.mark, s.id, func() error {
 		if s.power == machine.PowerOn {
 			return nil
 		}
@@ -325,7 +368,7 @@ func (c *Cloud) PowerOff(_ context.Context, target *machine.Server, _ machine.Po
 	if err != nil {
 		return machine.Operation{}, err
 	}
-	return c.start(machine.OpPowerOff, s.mark, func() error {
+	return c.start(machine.OpPowerOff, s.mark, s.id, func() error {
 		s.power = machine.PowerOff
 		c.changed(s.mark)
 		return nil
@@ -340,9 +383,12 @@ func (c *Cloud) Detach(_ context.Context, target *machine.Server, volumes []mach
 	if err != nil {
 		return machine.Operation{}, err
 	}
-	return c.start(machine.OpDetach, s.mark, func() error {
+	return c.start(machine.OpDetach, s.mark, s.id, func() error {
 		if s.power == machine.PowerOn {
 			c.violation("a disk was taken off %s while it ran", s.name)
+		}
+		if c.Deaf {
+			return nil
 		}
 		for _, gone := range volumes {
 			s.disks = slices.DeleteFunc(s.disks, func(d string) bool { return d == gone.Volume })
@@ -364,7 +410,7 @@ func (c *Cloud) Destroy(_ context.Context, target *machine.Server) (machine.Oper
 	if err != nil {
 		return machine.Operation{}, err
 	}
-	return c.start(machine.OpDestroy, s.mark, func() error {
+	return c.start(machine.OpDestroy, s.mark, s.id, func() error {
 		if s.power == machine.PowerOn {
 			return &machine.Error{Kind: machine.Refused, Message: s.name + " runs"}
 		}

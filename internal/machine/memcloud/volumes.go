@@ -40,7 +40,7 @@ func (c *Cloud) CreateVolume(_ context.Context, spec machine.VolumeSpec) (machin
 	if c.volumes[spec.Address] != nil {
 		return machine.Operation{}, &machine.Error{Kind: machine.Conflict, Message: spec.Address + " exists"}
 	}
-	return c.start(machine.OpCreateVolume, "", func() error {
+	return c.start(machine.OpCreateVolume, "", "", func() error {
 		if c.volumes[spec.Address] != nil {
 			return &machine.Error{Kind: machine.Conflict, Message: spec.Address + " exists"}
 		}
@@ -59,7 +59,7 @@ func (c *Cloud) DeleteVolume(_ context.Context, spec machine.VolumeSpec, _ machi
 	if c.volumes[spec.Address] == nil {
 		return machine.Operation{}, &machine.Error{Kind: machine.NotFound, Message: "no volume " + spec.Address}
 	}
-	return c.start(machine.OpDeleteVolume, "", func() error {
+	return c.start(machine.OpDeleteVolume, "", "", func() error {
 		if v := c.volumes[spec.Address]; v != nil && v.server != "" {
 			c.violation("%s was deleted while attached to %s", spec.Address, v.server)
 		}
