@@ -63,6 +63,8 @@ type podWorker struct {
 	mu    sync.Mutex
 	proc  *process.Process
 	state podState
+	// bounced: the running process is being replaced on purpose; it did not die.
+	bounced bool
 }
 
 // podState is what the mirror pod's status shows.
@@ -172,11 +174,20 @@ func (s *staticPods) run(ctx context.Context, w *podWorker) {
 			if time.Since(began) > backOffReset {
 				pause = 0
 			}
-			s.say("kubelet: container %s died: %s", w.pod.Name, p.Exit())
+			bounced := false
 			s.update(w, func(st *podState) {
-				w.proc = nil
-				st.running, st.ready, st.lastExit, st.ended = false, false, p.Exit(), time.Now()
+				bounced, w.bounced, w.proc = w.bounced, false, nil
+				st.running, st.ready = false, false
+				if bounced {
+					st.restarts--
+					return
+				}
+				st.lastExit, st.ended = p.Exit(), time.Now()
 			})
+			if bounced {
+				continue
+			}
+			s.say("kubelet: container %s died: %s", w.pod.Name, p.Exit())
 		}
 		select {
 		case <-ctx.Done():
@@ -240,7 +251,7 @@ func (s *staticPods) await(ctx context.Context, condition func(context.Context) 
 	return ctx.Err() == nil
 }
 
-// bounce kills a container, which the kubelet then starts again.
+// bounce replaces a container's process at once, as if it had taken longer to start.
 func (s *staticPods) bounce(name string) {
 	w := s.named(name)
 	if w == nil {
@@ -248,6 +259,7 @@ func (s *staticPods) bounce(name string) {
 	}
 	w.mu.Lock()
 	p := w.proc
+	w.bounced = p != nil
 	w.mu.Unlock()
 	if p != nil {
 		p.Kill()
