@@ -1,0 +1,107 @@
+// Package requirements holds what tests and comments cite to what the documents beside it explain.
+package requirements
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// root of the repository.
+const root = "../.."
+
+var (
+	// requirement is a name such as the first one in vsphere.md.
+	requirement = regexp.MustCompile(`\bVS-[A-Z][0-9]+[a-z]?\b`)
+	// spoken names are written with a word in front, in any case.
+	spoken = regexp.MustCompile(`(?i)\b(decision|promise|pain)s? ([DVHE]?[0-9]+)\b`)
+	// explained is the first cell of a table's row.
+	explained = regexp.MustCompile(`(?m)^\| ((?:VS-[A-Z][0-9]+[a-z]?)|(?:(?:decision|promise|pain) [A-Z]?[0-9]+)) \|(.*)\|$`)
+)
+
+// citations in a text, in the form in which the documents explain them.
+func citations(text string) []string {
+	names := requirement.FindAllString(text, -1)
+	for _, m := range spoken.FindAllStringSubmatch(text, -1) {
+		word, name := strings.ToLower(m[1]), strings.ToUpper(m[2])
+		if hasLetter := strings.ContainsAny(name[:1], "DVHE"); hasLetter == (word == "decision") {
+			names = append(names, word+" "+name)
+		}
+	}
+	return names
+}
+
+func TestEveryCitationIsExplained(t *testing.T) {
+	known := map[string]string{}
+	documents, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, document := range documents {
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range explained.FindAllStringSubmatch(string(text), -1) {
+			if other, twice := known[m[1]]; twice {
+				t.Errorf("%s explains %s, and so does %s", document, m[1], other)
+			}
+			if strings.TrimSpace(m[2]) == "" {
+				t.Errorf("%s: %s has no sentence", document, m[1])
+			}
+			known[m[1]] = document
+		}
+	}
+	if len(known) == 0 {
+		t.Fatal("no explanations found")
+	}
+
+	cited := 0
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // a file of somebody else's test that has just gone
+			}
+			return err
+		}
+		if d.IsDir() {
+			if slices.Contains([]string{".git", "bin", "node_modules"}, d.Name()) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if ext := filepath.Ext(path); ext != ".go" && ext != ".sh" {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, name := range citations(string(text)) {
+			cited++
+			if _, ok := known[name]; !ok {
+				t.Errorf("%s cites %s, which docs/requirements does not explain", strings.TrimPrefix(path, root+"/"), name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cited == 0 {
+		t.Error("nothing cites anything: the walk is broken")
+	}
+}
+
+func TestCitations(t *testing.T) {
+	got := citations("see VS-V20b and VS-R5; Decision D17 says, pain 57 shows, promise 2 holds; a decision 5 is none, nor pain D1")
+	want := []string{"VS-V20b", "VS-R5", "decision D17", "pain 57", "promise 2"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
