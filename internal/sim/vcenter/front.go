@@ -10,13 +10,10 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/mo"
-	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 	"github.com/vmware/govmomi/vim25/xml"
 )
@@ -49,10 +46,6 @@ func (s *Server) front(next http.Handler) http.Handler {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		c := peek(body)
 		s.counters.call(r.Context(), client, c.Method)
-		if c.Method == "WaitForUpdatesEx" || c.Method == "WaitForUpdates" {
-			// vcsim goes on waiting for a client that is gone, and eats the updates meant for its next wait.
-			defer context.AfterFunc(r.Context(), func() { s.stillWaiting.cancel(sessionOf(r), c.This) })()
-		}
 		fault, struck := s.faults.strike(false, c.Method, client, func() []string { return s.names(c) })
 		if !struck {
 			next.ServeHTTP(w, r)
@@ -190,55 +183,6 @@ func (s *Server) nameOf(ref types.ManagedObjectReference) string {
 	ctx := s.internalContext()
 	ctx.WithLock(ref, func() { name = entity.Entity().Name })
 	return name
-}
-
-func sessionOf(r *http.Request) string {
-	cookie, err := r.Cookie(soap.SessionCookieName)
-	if err != nil {
-		return ""
-	}
-	return cookie.Value
-}
-
-// waits remembers the property collectors of sessions with an open wait, for the time a client leaves in the middle.
-type waits struct {
-	mu   sync.Mutex
-	open map[waitKey]*simulator.PropertyCollector
-}
-
-type waitKey struct {
-	session   string
-	collector types.ManagedObjectReference
-}
-
-func (w *waits) begin(session string, collector *simulator.PropertyCollector, ref types.ManagedObjectReference) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.open == nil {
-		w.open = map[waitKey]*simulator.PropertyCollector{}
-	}
-	w.open[waitKey{session, ref}] = collector
-}
-
-func (w *waits) cancel(session string, ref types.ManagedObjectReference) {
-	w.mu.Lock()
-	key := waitKey{session, ref}
-	collector := w.open[key]
-	delete(w.open, key)
-	w.mu.Unlock()
-	if collector != nil {
-		collector.CancelWaitForUpdates(&types.CancelWaitForUpdates{This: ref})
-	}
-}
-
-func (w *waits) forget(session string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for key := range w.open {
-		if key.session == session {
-			delete(w.open, key)
-		}
-	}
 }
 
 // pause waits; false means that the client has left.

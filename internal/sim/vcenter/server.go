@@ -36,15 +36,14 @@ type Server struct {
 	counters *counters
 	faults   *faults
 
-	cert         tls.Certificate
-	api, admin   net.Listener
-	apiServer    *http.Server
-	adminServer  *http.Server
-	serving      sync.WaitGroup
-	stopped      chan struct{}
-	closeOnce    sync.Once
-	stillWaiting waits
-	background   background
+	cert        tls.Certificate
+	api, admin  net.Listener
+	apiServer   *http.Server
+	adminServer *http.Server
+	serving     sync.WaitGroup
+	stopped     chan struct{}
+	closeOnce   sync.Once
+	background  background
 }
 
 // starting serialises Start: vcsim keeps its default settings in package variables.

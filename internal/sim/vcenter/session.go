@@ -96,40 +96,27 @@ func (g *sessionGate) TerminateSession(ctx *simulator.Context, req *types.Termin
 	return response
 }
 
-// track remembers the sessions that are in use, and their open waits.
-func (s *strict) track(ctx *simulator.Context, method *simulator.Method) {
+// track remembers the sessions that are in use.
+func (s *strict) track(ctx *simulator.Context) {
 	if ctx.Session.Key == "" || ctx.Session.Registry == nil {
 		return
 	}
 	s.mu.Lock()
 	s.sessions[ctx.Session.Key] = ctx.Session
 	s.mu.Unlock()
-	if method.Name != "WaitForUpdatesEx" && method.Name != "WaitForUpdates" {
-		return
-	}
-	if collector, ok := ctx.Session.Get(method.This).(*simulator.PropertyCollector); ok {
-		s.server.stillWaiting.begin(ctx.Session.Key, collector, method.This)
-	}
 }
 
-// sessionEnded takes the collectors of a session out of vcsim's notification, where they would gather updates for ever.
+// sessionEnded ends the waits of a session and takes its views and filters out of vcsim's notification.
 func (s *strict) sessionEnded(key string) {
 	s.mu.Lock()
 	session := s.sessions[key]
 	delete(s.sessions, key)
 	s.mu.Unlock()
-	s.server.stillWaiting.forget(key)
+	s.collectors.forget(key, nil)
 	if session == nil {
 		return
 	}
-	shared := s.server.model.ServiceContent.PropertyCollector
 	for _, object := range session.Registry.AllReference("") {
-		if object.Reference() == shared {
-			continue // under this reference vcsim may notify another session's
-		}
-		if collector, ok := object.(*simulator.PropertyCollector); ok {
-			collector.CancelWaitForUpdates(&types.CancelWaitForUpdates{This: collector.Self})
-		}
 		if handler, ok := object.(simulator.RegisterObject); ok {
 			s.server.registry.RemoveHandler(handler)
 		}

@@ -13,9 +13,10 @@ import (
 // strict is the layer over vcsim. For the calls it enforces something on, it puts a gate in the object's place: a type that
 // embeds vcsim's object and overrides the method.
 type strict struct {
-	server *Server
-	disks  diskFiles
-	done   *completions
+	server     *Server
+	disks      diskFiles
+	done       *completions
+	collectors *collectors
 
 	// world serialises everything that changes disks, attachments or power, so that a check and the act it allows are one.
 	// It is taken by tasks only, never under a lock of vcsim.
@@ -32,12 +33,13 @@ type strict struct {
 
 func newStrict(server *Server) *strict {
 	s := &strict{
-		server: server, done: newCompletions(),
+		server: server, done: newCompletions(), collectors: newCollectors(),
 		known: map[string]bool{}, macs: map[string]bool{}, sessions: map[string]*simulator.Session{}, logins: map[string]*account{},
 	}
 	s.disks.root = server.opts.DisksDir
 	s.disks.byFile = map[string]*diskFile{}
 	server.registry.AddHandler(s.done)
+	server.registry.AddHandler(s.collectors)
 	return s
 }
 
@@ -50,13 +52,17 @@ var gates = map[string][]string{
 	"Datastore":          {"RefreshDatastore"},
 	"VirtualDiskManager": {"CreateVirtualDisk_Task", "DeleteVirtualDisk_Task", "MoveVirtualDisk_Task", "CopyVirtualDisk_Task", "ExtendVirtualDisk_Task", "QueryVirtualDiskUuid", "SetVirtualDiskUuid"},
 	"FileManager":        {"DeleteDatastoreFile_Task", "MoveDatastoreFile_Task", "CopyDatastoreFile_Task", "MakeDirectory"},
-	"SessionManager":     {"Login", "Logout", "TerminateSession"},
+	"PropertyCollector": {
+		"WaitForUpdatesEx", "WaitForUpdates", "CancelWaitForUpdates", "CreateFilter", "DestroyPropertyCollector",
+	},
+	"PropertyFilter": {"DestroyPropertyFilter"},
+	"SessionManager": {"Login", "Logout", "TerminateSession"},
 }
 
 // handle is called by vcsim for every SOAP call before it is dispatched, and may name the object that serves it.
 func (s *strict) handle(ctx *simulator.Context, method *simulator.Method) (mo.Reference, types.BaseMethodFault) {
 	if ctx.Session != nil {
-		s.track(ctx, method)
+		s.track(ctx)
 	}
 	if !slices.Contains(gates[method.This.Type], method.Name) {
 		return nil, nil
@@ -64,7 +70,11 @@ func (s *strict) handle(ctx *simulator.Context, method *simulator.Method) (mo.Re
 	if ctx.Session == nil && method.Name != "Login" {
 		return nil, nil
 	}
-	gate := s.gate(ctx.Map.Get(method.This))
+	object := ctx.Map.Get(method.This)
+	if method.This.Type == "PropertyCollector" || method.This.Type == "PropertyFilter" {
+		object = ctx.Session.Get(method.This) // these live in the session
+	}
+	gate := s.gate(object)
 	if gate != nil && ctx.Session != nil {
 		// For a call with a session vcsim looks the object up once more and would find its own; under a reference that
 		// nobody has, it keeps ours. The request's body still names the object.
@@ -85,6 +95,10 @@ func (s *strict) gate(object mo.Reference) mo.Reference {
 		return &diskGate{VirtualDiskManager: o, strict: s}
 	case *simulator.FileManager:
 		return &fileGate{FileManager: o, strict: s}
+	case *simulator.PropertyCollector:
+		return &collectorGate{PropertyCollector: o, strict: s}
+	case *simulator.PropertyFilter:
+		return &filterGate{PropertyFilter: o, strict: s}
 	case *simulator.SessionManager:
 		return &sessionGate{SessionManager: o, strict: s}
 	}
