@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"regexp"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/berth-dev/berth/api/vsphere/v1beta1"
@@ -200,7 +200,7 @@ func staticAddresses(spec *field.Path, devices []v1beta1.NetworkDeviceSpec) fiel
 	return errs
 }
 
-func powerOff(path *field.Path, mode v1beta1.VirtualMachinePowerOpMode, timeout *v1.Duration) field.ErrorList {
+func powerOff(path *field.Path, mode v1beta1.VirtualMachinePowerOpMode, timeout *metav1.Duration) field.ErrorList {
 	if timeout == nil {
 		return nil
 	}

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -72,7 +73,7 @@ func decodeConsumer(raw []byte) (*unstructured.Unstructured, *rules.Consumer, er
 
 // refusal carries the whole status of an API error, so that kubectl shows it as it shows any other.
 func refusal(req admission.Request, err error) admission.Response {
-	if status, ok := err.(apierrors.APIStatus); ok {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		s := status.Status()
 		return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &s}}
 	}
