@@ -132,7 +132,7 @@ var clouds = []struct {
 	{"instant", func(*memcloud.Cloud) {}},
 	{"instant, watch behind", func(c *memcloud.Cloud) { c.Lagging = true }},
 	{"slow", func(c *memcloud.Cloud) { c.Async, c.Slowness, c.Lagging = true, 1, true }},
-	{"slow and hiding", func(c *memcloud.Cloud) { c.Async, c.Hidden = true, true }},
+	{"slow and hiding", func(c *memcloud.Cloud) { c.Async, c.Hidden, c.Slowness = true, true, 1 }},
 }
 
 // Promises 1 to 3 (VS-P11): the process is killed before and after every single call and write of the story, every call fails

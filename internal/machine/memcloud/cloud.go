@@ -58,6 +58,7 @@ type volume struct {
 	name    string // of the ephemeral disk
 	unit    int32
 	content string
+	chained bool
 }
 
 type operation struct {
@@ -227,7 +228,7 @@ func (c *Cloud) describe(s *server) *machine.Server {
 		}
 		unit := v.unit
 		out.Volumes = append(out.Volumes, machine.AttachedVolume{
-			Volume: v.Volume.Volume, Identity: v.Identity, SizeGiB: v.SizeGiB, Unit: &unit, Own: v.own, Name: v.name,
+			Volume: v.Volume.Volume, Identity: v.Identity, SizeGiB: v.SizeGiB, Unit: &unit, Own: v.own, Name: v.name, Chained: v.chained,
 		})
 	}
 	for i, addresses := range s.addresses {

@@ -185,3 +185,33 @@ func (c *Cloud) RemoveVolume(address string) {
 	defer c.mu.Unlock()
 	delete(c.volumes, address)
 }
+
+// SetAddresses makes the guest of a server report other addresses than its place declares, interface by interface.
+func (c *Cloud) SetAddresses(name string, addresses ...[]string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.servers {
+		if s.name == name {
+			s.addresses = addresses
+		}
+	}
+}
+
+// SetChained gives a volume snapshots.
+func (c *Cloud) SetChained(address string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.volumes[address].chained = true
+}
+
+// Power returns the power state of a server, "" if there is none of that name.
+func (c *Cloud) Power(name string) machine.PowerState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.servers {
+		if s.name == name {
+			return s.power
+		}
+	}
+	return ""
+}
