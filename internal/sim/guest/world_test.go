@@ -340,3 +340,9 @@ func address(n int) string {
 	pid := os.Getpid()
 	return fmt.Sprintf("127.%d.%d.%d", 240+(pid>>8)&7, pid&255, n)
 }
+
+// serials sets disk.EnableUUID.
+func (v *vm) serials(on bool) {
+	v.w.t.Helper()
+	v.configure(types.VirtualMachineConfigSpec{Flags: &types.VirtualMachineFlagInfo{DiskUuidEnabled: types.NewBool(on)}})
+}
