@@ -316,6 +316,11 @@ func (w *Writer) announce(ctx context.Context, _ *round) error {
 			if !s.live(rec.HostName) {
 				*rec = slot.Empty(next)
 			}
+			for j := range s.Disks { // what failed before for another purpose is no reason to rest now
+				if s.Disks[j].HostName == rec.HostName {
+					s.Disks[j].RetryAfter = nil
+				}
+			}
 			for _, v := range volumes {
 				announced[rec.HostName] = append(announced[rec.HostName], v.Volume)
 			}
