@@ -313,6 +313,11 @@ type VSphereMachineConfigStatus struct {
 	// +optional
 	LastReleasedTime *metav1.Time `json:"lastReleasedTime,omitempty"`
 
+	// reclaiming is set while the state is Released: the deletion of the slot's disks is decided, and nobody may claim the slot
+	// any more.
+	// +optional
+	Reclaiming bool `json:"reclaiming,omitempty"`
+
 	// quarantine is set when reality contradicts this record, and says how. Nobody gets the slot until a person has decided
 	// (see the annotation berth.infrastructure.cluster.x-k8s.io/release-quarantined).
 	// +optional

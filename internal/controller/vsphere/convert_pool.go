@@ -27,15 +27,11 @@ func stateOf(p *infrav1.VSphereMachineConfigPool, retain bool) pool.State {
 	for _, config := range p.Spec.Configs {
 		s.Slots = append(s.Slots, slotOf(config, p.Spec.Datacenter))
 	}
-	reclaiming := map[string]bool{}
 	for _, d := range p.Status.PersistentDiskStatuses {
 		s.Disks = append(s.Disks, diskOf(d))
-		if d.Phase == infrav1.DiskPhaseReclaiming || d.InterruptedPhase == infrav1.DiskPhaseReclaiming {
-			reclaiming[d.Hostname] = true
-		}
 	}
 	for _, c := range p.Status.ConfigStatuses {
-		s.Records = append(s.Records, recordOf(c, reclaiming[c.Hostname]))
+		s.Records = append(s.Records, recordOf(c))
 	}
 	for _, e := range p.Status.EphemeralDiskStatuses {
 		s.Ephemeral = append(s.Ephemeral, pool.Ephemeral{HostName: e.Hostname, Name: e.Name, Unit: e.UnitNumber, Identity: e.DiskUUID})
@@ -68,7 +64,7 @@ func setState(p *infrav1.VSphereMachineConfigPool, s pool.State) {
 }
 
 // recordOf reads a slot's record. The published words are three (D22); what tells the other states apart is beside them.
-func recordOf(c infrav1.VSphereMachineConfigStatus, reclaiming bool) slot.Record {
+func recordOf(c infrav1.VSphereMachineConfigStatus) slot.Record {
 	r := slot.Record{
 		HostName: c.Hostname, State: slot.Available, Contradiction: c.Quarantine,
 		VacatedAt: timeOf(c.VacatedTime), ReleasedAt: timeOf(c.LastReleasedTime),
@@ -84,7 +80,7 @@ func recordOf(c infrav1.VSphereMachineConfigStatus, reclaiming bool) slot.Record
 		r.State = slot.Vacating
 	case c.State == infrav1.ConfigStateInUse:
 		r.State = slot.Held
-	case c.State == infrav1.ConfigStateReleased && reclaiming:
+	case c.State == infrav1.ConfigStateReleased && c.Reclaiming:
 		r.State = slot.Reclaiming
 	case c.State == infrav1.ConfigStateReleased:
 		r.State = slot.Released
@@ -108,7 +104,7 @@ func configStatus(r slot.Record, namespace string) infrav1.VSphereMachineConfigS
 	case slot.Held, slot.Vacating:
 		c.State = infrav1.ConfigStateInUse
 	case slot.Released, slot.Reclaiming:
-		c.State = infrav1.ConfigStateReleased
+		c.State, c.Reclaiming = infrav1.ConfigStateReleased, r.State == slot.Reclaiming
 	case slot.Quarantined:
 		// The published word stays what it was before: somebody had the slot unless it had been released.
 		switch {

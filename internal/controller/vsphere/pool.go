@@ -38,6 +38,7 @@ func (r *poolReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	r.same(req.NamespacedName, p.UID)
 	cluster := &clusterv1.Cluster{}
 	err := r.client.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ClusterRef.Name}, cluster)
 	if client.IgnoreNotFound(err) != nil {
@@ -82,7 +83,7 @@ func (r *poolReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 			return ctrl.Result{}, err
 		}
 		if summary.Empty && left == 0 {
-			return ctrl.Result{}, removeFinalizer(ctx, r.client, stored, infrav1.MachineConfigPoolFinalizer)
+			return ctrl.Result{}, r.letGo(ctx, req.NamespacedName)
 		}
 	}
 	setPoolConditions(p, summary)
@@ -117,6 +118,15 @@ func (r *poolReconciler) adopt(ctx context.Context, p, stored *infrav1.VSphereMa
 	r.latest.wrote(next)
 	p.ObjectMeta, stored.ObjectMeta = *next.ObjectMeta.DeepCopy(), *next.ObjectMeta.DeepCopy()
 	return nil
+}
+
+// letGo takes the finalizer off the pool as it is now: its writer has written since this pass read it.
+func (r *poolReconciler) letGo(ctx context.Context, key client.ObjectKey) error {
+	p := &infrav1.VSphereMachineConfigPool{}
+	if err := r.reader.Get(ctx, key, p); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return removeFinalizer(ctx, r.client, p, infrav1.MachineConfigPoolFinalizer)
 }
 
 // consumers counts the VSphereMachines that name the pool, live: with one left the pool must stay.

@@ -3,6 +3,7 @@ package vsphere
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -11,6 +12,7 @@ import (
 
 	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
 	"github.com/berth-dev/berth/internal/machine"
+	"github.com/berth-dev/berth/internal/platform/vsphere"
 	"github.com/berth-dev/berth/internal/pool"
 	"github.com/berth-dev/berth/internal/slot"
 )
@@ -159,6 +161,21 @@ func (f *poolFacts) Shape(ctx context.Context) (any, error) {
 		spec := &templates.Items[i].Spec.Template.Spec
 		if ref := spec.MachineConfigPoolRef; ref != nil && ref.Name == f.key.Name {
 			return shapeOf(&spec.VirtualMachineCloneSpec), nil
+		}
+	}
+	return f.shapeOfRecords(ctx)
+}
+
+// shapeOfRecords knows no more than where the pool's disks are: enough to look for others of them when machines and templates
+// are gone.
+func (f *poolFacts) shapeOfRecords(ctx context.Context) (any, error) {
+	p := &infrav1.VSphereMachineConfigPool{}
+	if err := f.reader.Get(ctx, f.key, p); err != nil {
+		return nil, fmt.Errorf("reading pool %s: %w", f.key, err)
+	}
+	for _, d := range p.Status.PersistentDiskStatuses {
+		if datastore, _, ok := strings.Cut(strings.TrimPrefix(d.VolumePath, "["), "]"); ok {
+			return vsphere.Shape{Datacenter: p.Spec.Datacenter, Datastore: datastore}, nil
 		}
 	}
 	return nil, nil

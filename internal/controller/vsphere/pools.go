@@ -36,6 +36,7 @@ type pools struct {
 
 	mu      sync.Mutex
 	writers map[types.NamespacedName]*pool.Writer
+	uids    map[types.NamespacedName]types.UID
 }
 
 func (p *pools) writer(key types.NamespacedName) *pool.Writer {
@@ -56,11 +57,25 @@ func (p *pools) writer(key types.NamespacedName) *pool.Writer {
 	return w
 }
 
+// same makes sure that the writer serves this very pool and not a former one of the same name.
+func (p *pools) same(key types.NamespacedName, uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known, ok := p.uids[key]; ok && known != uid {
+		delete(p.writers, key)
+	}
+	if p.uids == nil {
+		p.uids = map[types.NamespacedName]types.UID{}
+	}
+	p.uids[key] = uid
+}
+
 // drop forgets the writer of a pool that is gone.
 func (p *pools) drop(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.writers, key)
+	delete(p.uids, key)
 }
 
 // wake tells everybody who waits for a pool that it has changed.

@@ -134,7 +134,7 @@ func (w *world) guests() {
 						addresses = append(addresses, strings.Split(a, "/")[0])
 					}
 					if len(addresses) == 0 {
-						addresses = []string{fmt.Sprintf("127.64.9.%d", len(reported)+1)}
+						addresses = []string{fmt.Sprintf("192.0.2.%d", len(reported)+1)}
 					}
 					guest.NICs = append(guest.NICs, vcenter.GuestNIC{MAC: nic.MAC, Network: nic.Network, Addresses: addresses})
 				}
