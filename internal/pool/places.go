@@ -66,7 +66,10 @@ func (w *Writer) claim(ctx context.Context, request slot.Request, occupants map[
 		}
 		return nil
 	})
-	return given, err
+	if err != nil {
+		return slot.Slot{}, err
+	}
+	return given, nil
 }
 
 // has finds the place of a machine whose claim needs no further write.

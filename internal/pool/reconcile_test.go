@@ -245,9 +245,9 @@ func TestPoolAtRest(t *testing.T) {
 	b := newBench(t, "w-1", "w-2")
 	b.inhabit("a")
 	b.reconcile()
-	saves, loads, asked := b.store.saves, b.store.loads, b.facts.asked
+	saves, loads, asked := b.store.saves, b.store.loads, b.facts.asked.Load()
 	s := b.reconcile()
-	if b.store.saves != saves || b.store.loads != loads+1 || b.facts.asked != asked || s.Next != 0 {
+	if b.store.saves != saves || b.store.loads != loads+1 || b.facts.asked.Load() != asked || s.Next != 0 {
 		t.Errorf("%d writes, %d reads, next in %s", b.store.saves-saves, b.store.loads-loads, s.Next)
 	}
 	total, available, allocated := s.State.Counters()

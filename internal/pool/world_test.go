@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -94,7 +95,7 @@ type facts struct {
 	node      slot.NodeFact
 	err       error
 	occupants map[string]slot.Holder
-	asked     int
+	asked     atomic.Int32
 }
 
 func (f *facts) MachineGone(_ context.Context, h slot.Holder) (bool, error) {
@@ -110,7 +111,7 @@ func (f *facts) Node(context.Context, string, slot.Holder) (slot.NodeFact, error
 }
 
 func (f *facts) Occupants(context.Context) (map[string]slot.Holder, error) {
-	f.asked++
+	f.asked.Add(1)
 	return f.occupants, f.err
 }
 

@@ -1,0 +1,276 @@
+package pool
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-dev/berth/internal/disk"
+	"github.com/berth-dev/berth/internal/machine"
+	"github.com/berth-dev/berth/internal/slot"
+)
+
+// discover finds, for a pool being deleted, volumes of its slots that are not on record because the status was lost (D17):
+// otherwise their data would be left behind unnoticed.
+func (w *Writer) discover(ctx context.Context, p *round) error {
+	s, err := w.current(ctx)
+	if err != nil || !s.Deleting || s.Retain {
+		return err
+	}
+	var missing []disk.Record
+	for _, place := range s.Slots {
+		rec := s.record(place.HostName)
+		if rec == nil || rec.State != slot.Available && rec.State != slot.Released {
+			continue
+		}
+		for _, want := range place.Disks {
+			if want.Ephemeral || s.disk(place.HostName, want.Name) != nil {
+				continue
+			}
+			found, err := w.find(ctx, &s, place, want)
+			if err != nil {
+				p.trouble("disk %s of %s: cannot tell whether it exists: %v", want.Name, place.HostName, err)
+				continue
+			}
+			missing = append(missing, found)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return w.update(ctx, func(s *State) error {
+		for _, rec := range missing {
+			if s.disk(rec.HostName, rec.Name) == nil {
+				s.put(rec)
+			}
+		}
+		return nil
+	})
+}
+
+// find looks a disk up by its mark; without one there is nothing to reclaim and a tombstone says so.
+func (w *Writer) find(ctx context.Context, s *State, place slot.Slot, want slot.Disk) (disk.Record, error) {
+	rec := disk.Record{HostName: place.HostName, Name: want.Name, SizeGiB: want.SizeGiB, Phase: disk.Reclaimed, Changed: w.options.Now()}
+	platform, err := w.platform(ctx)
+	if err != nil {
+		return rec, err
+	}
+	shape, err := w.facts.Shape(ctx)
+	if err != nil {
+		return rec, err
+	}
+	spec := volumeSpec(s, place, want, place.Location, shape)
+	spec.Address, err = platform.PlanVolume(ctx, spec)
+	if shape == nil && machine.Is(err, machine.Refused) {
+		// No machine, no template and no other disk of the pool is left to say where it would be, and the platform cannot do
+		// without. A pool that nobody ever used must not wait for an answer for ever.
+		return rec, nil
+	}
+	if err != nil {
+		return rec, err
+	}
+	volume, err := platform.LookupVolume(ctx, spec)
+	switch {
+	case machine.Is(err, machine.NotFound):
+		return rec, nil
+	case err != nil:
+		return rec, err
+	case !volume.Marked:
+		return rec, nil
+	}
+	rec.Volume, rec.Identity, rec.Phase = spec.Address, volume.Identity, disk.Available
+	return rec, nil
+}
+
+// announce takes slots whose disks must go out of allocation. The write decides between a claim and the reclaim (VS-D43); the
+// event says what will be deleted, before anything is.
+func (w *Writer) announce(ctx context.Context, _ *round) error {
+	var announced map[string][]string
+	var retained []string
+	var deleting bool
+	now := w.options.Now()
+	err := w.change(ctx, func(s *State) error {
+		announced, retained, deleting = map[string][]string{}, nil, s.Deleting
+		for i := range s.Records {
+			rec := &s.Records[i]
+			next, due := slot.Reclaim(*rec, now, s.delay())
+			if !due && s.Deleting && rec.State == slot.Available && s.live(rec.HostName) {
+				next, due = *rec, true
+				next.State = slot.Reclaiming
+			}
+			if !due {
+				continue
+			}
+			volumes := s.volumes(rec.HostName)
+			if s.Retain {
+				for _, v := range volumes {
+					retained = append(retained, v.Volume)
+				}
+				continue
+			}
+			*rec = next
+			if !s.live(rec.HostName) {
+				*rec = slot.Empty(next)
+			}
+			for j := range s.Disks { // what failed before for another purpose is no reason to rest now
+				if s.Disks[j].HostName == rec.HostName {
+					s.Disks[j].RetryAfter = nil
+				}
+			}
+			for _, v := range volumes {
+				announced[rec.HostName] = append(announced[rec.HostName], v.Volume)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, hostName := range sorted(announced) {
+		w.options.Emit(machine.Event{
+			Warning: true, Reason: machine.EventReclaimAnnounced,
+			Message: fmt.Sprintf("the disks of slot %s and their data are deleted now: %s", hostName, strings.Join(announced[hostName], ", ")),
+		})
+	}
+	if len(retained) > 0 && deleting {
+		w.options.Emit(machine.Event{
+			Reason:  machine.EventVolumesRetained,
+			Message: "kept because of the retain-disks annotation: " + strings.Join(retained, ", "),
+		})
+	}
+	return nil
+}
+
+// live reports whether any volume of a slot exists or may exist.
+func (s *State) live(hostName string) bool {
+	return slices.ContainsFunc(s.Disks, func(d disk.Record) bool { return d.HostName == hostName && d.Live() })
+}
+
+// delay is how long a released slot waits; a pool being deleted does not.
+func (s *State) delay() time.Duration {
+	if s.Deleting {
+		return 0
+	}
+	return s.ReleaseDelay
+}
+
+// reclaim deletes the disks of slots that are out of allocation for it.
+func (w *Writer) reclaim(ctx context.Context, p *round) error {
+	return w.eachSlot(ctx, p, func(_ *State, rec slot.Record) (disk.Want, bool) {
+		return disk.Want{Purpose: disk.Reclaim}, rec.State == slot.Reclaiming
+	}, func(r *run) error {
+		for _, d := range r.disks {
+			if d.act != disk.Gone {
+				return nil
+			}
+		}
+		return w.emptied(ctx, p, r)
+	})
+}
+
+// emptied makes a slot new again and removes what is left of its place on the platform.
+func (w *Writer) emptied(ctx context.Context, p *round, r *run) error {
+	for _, d := range r.disks {
+		if d.spec.Address == "" {
+			continue
+		}
+		if err := r.platform.Forget(ctx, d.spec); err != nil && !machine.Is(err, machine.NotFound) {
+			p.troubles = append(p.troubles, fmt.Sprintf("slot %s: its disks are deleted, what is left of its place is not: %v", r.hostName, err))
+		}
+		break
+	}
+	return w.update(ctx, func(s *State) error {
+		if rec := s.record(r.hostName); rec != nil && !s.live(r.hostName) {
+			*rec = slot.Empty(*rec)
+		}
+		return nil
+	})
+}
+
+// eachSlot runs the disks of every slot that choose names, and then finally, if given.
+func (w *Writer) eachSlot(ctx context.Context, p *round, choose func(*State, slot.Record) (disk.Want, bool), finally func(*run) error) error {
+	s, err := w.current(ctx)
+	if err != nil {
+		return err
+	}
+	var shape any
+	var platform machine.Platform
+	for _, rec := range s.Records {
+		want, chosen := choose(&s, rec)
+		if !chosen {
+			continue
+		}
+		if platform == nil {
+			if platform, err = w.platform(ctx); err != nil {
+				p.trouble("the platform cannot be reached: %v", err)
+				return nil
+			}
+			if shape, err = w.facts.Shape(ctx); err != nil {
+				p.trouble("cannot tell what servers of this pool look like: %v", err)
+				return nil
+			}
+		}
+		state := rec.State
+		r := &run{
+			writer: w, platform: platform, hostName: rec.HostName, location: s.location(rec.HostName), mark: Mark(s.Namespace, s.Name),
+			may: func(s *State) error {
+				if now := s.record(rec.HostName); now == nil || now.State != state {
+					return &machine.Error{Kind: machine.Busy, Reason: machine.ReasonDisksProvisioning, Message: fmt.Sprintf("slot %s was claimed meanwhile", rec.HostName)}
+				}
+				return nil
+			},
+		}
+		for _, d := range s.Disks {
+			if d.HostName == rec.HostName {
+				place, disk := s.declared(d)
+				r.add(&s, place, disk, shape, want)
+			}
+		}
+		switch err := r.all(ctx); {
+		case machine.Is(err, machine.Busy):
+			p.soon = true
+			continue
+		case err != nil:
+			return err
+		}
+		for _, d := range r.disks {
+			if d.err != nil {
+				p.trouble("disk %s of %s: %v", d.rec.Name, d.rec.HostName, d.err)
+			}
+			p.soon = p.soon || d.act == disk.Wait
+		}
+		if finally != nil {
+			if err := finally(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// declared finds the declaration behind a disk's record; a removed one is pieced together from the record.
+func (s *State) declared(rec disk.Record) (slot.Slot, slot.Disk) {
+	for _, place := range s.Slots {
+		if place.HostName != rec.HostName {
+			continue
+		}
+		for _, d := range place.Disks {
+			if d.Name == rec.Name && !d.Ephemeral {
+				return place, d
+			}
+		}
+		return place, slot.Disk{Name: rec.Name, SizeGiB: rec.SizeGiB}
+	}
+	return slot.Slot{HostName: rec.HostName}, slot.Disk{Name: rec.Name, SizeGiB: rec.SizeGiB}
+}
+
+func sorted(m map[string][]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
