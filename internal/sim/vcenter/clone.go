@@ -7,14 +7,16 @@ import (
 	"github.com/google/uuid"
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/simulator/esx"
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// CloneVMTask clones as a real vCenter does. vcsim makes the bare copy; the device changes and the configuration, which it
-// applies with errors dropped and to the template's files, go through the strict reconfiguration instead.
+// CloneVMTask clones as a real vCenter does: a new VM with the source's hardware, then the configuration and the device
+// changes in one strict reconfiguration. vcsim's own clone drops errors of the device changes, applies them to the
+// template's files, and holds the template while it works.
 func (g *vmGate) CloneVMTask(ctx *simulator.Context, req *types.CloneVM_Task) soap.HasFault {
 	names := append(g.strict.namesOf(g.VirtualMachine), req.Name)
 	return &methods.CloneVM_TaskBody{Res: &types.CloneVM_TaskResponse{
@@ -31,8 +33,12 @@ func (s *strict) clone(ctx *simulator.Context, source *simulator.VirtualMachine,
 	if fault := gone(ctx, source); fault != nil {
 		return nil, fault
 	}
+	folder, ok := ctx.Map.Get(req.Folder).(*simulator.Folder)
+	if !ok {
+		return nil, &types.ManagedObjectNotFound{Obj: req.Folder}
+	}
 	location := req.Spec.Location
-	if fault := s.locate(ctx, source, req.Folder, &location); fault != nil {
+	if fault := s.locate(ctx, source, folder, &location); fault != nil {
 		return nil, fault
 	}
 	var config types.VirtualMachineConfigSpec
@@ -42,22 +48,15 @@ func (s *strict) clone(ctx *simulator.Context, source *simulator.VirtualMachine,
 	if fault := extraConfigAllowed(config.ExtraConfig); fault != nil {
 		return nil, fault
 	}
-	if fault := s.roomForClone(ctx, source, location); fault != nil {
-		return nil, fault
-	}
-
-	bare := *req
-	bare.Spec = types.VirtualMachineCloneSpec{Location: location, Config: &types.VirtualMachineConfigSpec{
-		Uuid: orNew(config.Uuid), InstanceUuid: orNew(config.InstanceUuid),
-	}}
-	bare.Spec.Location.DeviceChange = nil
-	result, fault := s.inner(ctx, source, func() soap.HasFault { return source.CloneVMTask(ctx, &bare) })
+	result, fault := s.create(ctx, folder, &types.CreateVM_Task{
+		Config: s.bare(ctx, source, req.Name, location, config), Pool: *location.Pool, Host: location.Host,
+	})
 	if fault != nil {
 		return nil, fault
 	}
-	clone, ok := ctx.Map.Get(result.(types.ManagedObjectReference)).(*simulator.VirtualMachine)
+	clone, ok := ctx.Map.Get(result).(*simulator.VirtualMachine)
 	if !ok {
-		return nil, &types.ManagedObjectNotFound{Obj: result.(types.ManagedObjectReference)}
+		return nil, &types.ManagedObjectNotFound{Obj: result}
 	}
 	if fault := s.outfit(ctx, source, clone, req, config); fault != nil {
 		_ = s.destroy(ctx, clone)
@@ -68,7 +67,6 @@ func (s *strict) clone(ctx *simulator.Context, source *simulator.VirtualMachine,
 
 // outfit turns vcsim's bare copy into what the specification asks for.
 func (s *strict) outfit(ctx *simulator.Context, source, clone *simulator.VirtualMachine, req *types.CloneVM_Task, config types.VirtualMachineConfigSpec) types.BaseMethodFault {
-	s.individualise(ctx, clone)
 	s.uniqueInstance(ctx, clone, clone.Config.InstanceUuid)
 
 	// Name and files are the clone's own, the identities are set.
@@ -103,10 +101,7 @@ func orNew(id string) string {
 
 // locate checks where the clone is to go, and picks a host of the pool's cluster as DRS would: vcsim would leave it on the
 // template's host, and crash on places that do not exist.
-func (s *strict) locate(ctx *simulator.Context, source *simulator.VirtualMachine, folder types.ManagedObjectReference, location *types.VirtualMachineRelocateSpec) types.BaseMethodFault {
-	if _, ok := ctx.Map.Get(folder).(*simulator.Folder); !ok {
-		return &types.ManagedObjectNotFound{Obj: folder}
-	}
+func (s *strict) locate(ctx *simulator.Context, source *simulator.VirtualMachine, folder *simulator.Folder, location *types.VirtualMachineRelocateSpec) types.BaseMethodFault {
 	var vmx string
 	ctx.WithLock(source, func() {
 		vmx = source.Config.Files.VmPathName
@@ -121,7 +116,7 @@ func (s *strict) locate(ctx *simulator.Context, source *simulator.VirtualMachine
 	if fault != nil {
 		return fault
 	}
-	dc := s.datacenterOf(ctx, folder)
+	dc := s.datacenterOf(ctx, folder.Self)
 	if dc == nil || dc != s.datacenterOf(ctx, *location.Pool) {
 		return &types.InvalidArgument{InvalidProperty: "spec.location.pool"}
 	}
@@ -186,70 +181,60 @@ func (s *strict) pickHost(ctx *simulator.Context, hosts []types.ManagedObjectRef
 	return best
 }
 
-// roomForClone: the copies of the source's disks. What the device changes add is checked with them.
-func (s *strict) roomForClone(ctx *simulator.Context, source *simulator.VirtualMachine, location types.VirtualMachineRelocateSpec) types.BaseMethodFault {
-	datastore, ok := ctx.Map.Get(*location.Datastore).(*simulator.Datastore)
-	if !ok {
-		return &types.ManagedObjectNotFound{Obj: *location.Datastore}
+// bare is the specification of a VM with the hardware of the source, and nothing that is the source's own: new disk files
+// in the clone's directory, new addresses.
+func (s *strict) bare(ctx *simulator.Context, source *simulator.VirtualMachine, name string, location types.VirtualMachineRelocateSpec, wanted types.VirtualMachineConfigSpec) types.VirtualMachineConfigSpec {
+	datastore := s.server.entityName(*location.Datastore)
+	config := types.VirtualMachineConfigSpec{
+		Name: name, Uuid: wanted.Uuid, InstanceUuid: wanted.InstanceUuid,
+		Files: &types.VirtualMachineFileInfo{VmPathName: "[" + datastore + "] " + name},
 	}
-	var bytes int64
+	var devices object.VirtualDeviceList
 	ctx.WithLock(source, func() {
-		for _, disk := range disksOf(source) {
-			bytes += disk.CapacityInBytes
-		}
+		from := source.Config
+		config.Version, config.GuestId = from.Version, from.GuestId
+		config.NumCPUs, config.NumCoresPerSocket, config.MemoryMB = from.Hardware.NumCPU, from.Hardware.NumCoresPerSocket, int64(from.Hardware.MemoryMB)
+		devices = slices.Clone(from.Hardware.Device)
 	})
-	return s.fits(place{datastore: datastore, path: "[" + datastore.Name + "]"}, bytes)
-}
-
-// individualise gives a VM that vcsim created or cloned disks and adapters of its own: random UUIDs where vcsim derives
-// them from the path, new addresses where it copies them.
-func (s *strict) individualise(ctx *simulator.Context, vm *simulator.VirtualMachine) {
-	dc := s.datacenterOf(ctx, vm.Self)
-	ctx.WithLock(vm, func() {
-		macs := map[int32]string{}
-		devices := slices.Clone(vm.Config.Hardware.Device)
-		for i, device := range devices {
-			switch d := device.(type) {
-			case *types.VirtualDisk:
-				devices[i] = s.ownDisk(ctx, dc, d)
-			case types.BaseVirtualEthernetCard:
-				card := reflect.New(reflect.TypeOf(device).Elem())
-				card.Elem().Set(reflect.ValueOf(device).Elem())
-				copied := card.Interface().(types.BaseVirtualDevice)
-				nic := copied.(types.BaseVirtualEthernetCard).GetVirtualEthernetCard()
-				nic.MacAddress, nic.AddressType = s.newMAC(), string(types.VirtualEthernetCardMacTypeAssigned)
-				macs[nic.Key] = nic.MacAddress
-				devices[i] = copied
+	standard := object.VirtualDeviceList(esx.VirtualDevice)
+	var controllers, others []types.BaseVirtualDeviceConfigSpec
+	for _, device := range devices {
+		if standard.Find(devices.Name(device)) != nil {
+			continue // every new VM has it
+		}
+		spec := &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: duplicate(device)}
+		switch d := spec.Device.(type) {
+		case types.BaseVirtualController:
+			d.GetVirtualController().Device = nil
+			controllers = append(controllers, spec)
+			continue
+		case types.BaseVirtualEthernetCard:
+			d.GetVirtualEthernetCard().MacAddress = ""
+		case *types.VirtualDisk:
+			if backing, ok := d.Backing.(*types.VirtualDiskFlatVer2BackingInfo); ok {
+				own := *backing
+				own.FileName, own.Uuid, own.Datastore, own.Parent = "["+datastore+"]", "", nil, nil
+				d.Backing = &own
+				spec.FileOperation = types.VirtualDeviceConfigSpecFileOperationCreate
 			}
 		}
-		nics := slices.Clone(vm.Guest.Net)
-		for i := range nics {
-			if mac, ok := macs[nics[i].DeviceConfigId]; ok {
-				nics[i].MacAddress = mac
-			}
-		}
-		ctx.Update(vm, []types.PropertyChange{
-			{Name: "config.hardware.device", Val: devices},
-			{Name: "guest.net", Val: nics},
-		})
-	})
-	s.account(ctx)
+		others = append(others, spec)
+	}
+	config.DeviceChange = append(controllers, others...)
+	return config
 }
 
-func (s *strict) ownDisk(ctx *simulator.Context, dc *simulator.Datacenter, disk *types.VirtualDisk) *types.VirtualDisk {
-	backing, ok := disk.Backing.(*types.VirtualDiskFlatVer2BackingInfo)
-	if !ok {
-		return disk
+// duplicate copies a device, so that changing the copy leaves the original alone. What the backing points to is shared.
+func duplicate(device types.BaseVirtualDevice) types.BaseVirtualDevice {
+	original := reflect.ValueOf(device).Elem()
+	result := reflect.New(original.Type())
+	result.Elem().Set(original)
+	copied := result.Interface().(types.BaseVirtualDevice)
+	if connectable := copied.GetVirtualDevice().Connectable; connectable != nil {
+		own := *connectable
+		copied.GetVirtualDevice().Connectable = &own
 	}
-	p, fault := s.resolve(ctx, &dc.Self, backing.FileName)
-	if fault != nil {
-		return disk
-	}
-	file := s.register(p, "", disk.CapacityInBytes)
-	own, ownBacking := *disk, *backing
-	ownBacking.Uuid = file.uuid
-	own.Backing = &ownBacking
-	return &own
+	return copied
 }
 
 // inherit fills what a clone takes over from its source where the specification says nothing, and vcsim leaves out.

@@ -5,6 +5,7 @@ import (
 	"path"
 
 	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/simulator/esx"
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
@@ -76,7 +77,7 @@ func (s *strict) destroyable(ctx *simulator.Context, vm *simulator.VirtualMachin
 		if fault != nil {
 			continue
 		}
-		for _, h := range holders[p.file] {
+		for _, h := range holders[backingUUID(device)] {
 			s.record(Violation{
 				Kind: DeletedWhileAttached, VM: s.server.nameOf(vm.Self), Ref: vm.Self.Value, Disk: p.path,
 				Detail: "the VM was to be destroyed with a disk that is attached to " + h.name + " too",
@@ -116,50 +117,67 @@ func (g *folderGate) CreateVMTask(ctx *simulator.Context, req *types.CreateVM_Ta
 	}}
 }
 
-func (s *strict) create(ctx *simulator.Context, folder *simulator.Folder, req *types.CreateVM_Task) (types.AnyType, types.BaseMethodFault) {
+func (s *strict) create(ctx *simulator.Context, folder *simulator.Folder, req *types.CreateVM_Task) (types.ManagedObjectReference, types.BaseMethodFault) {
+	var none types.ManagedObjectReference
 	config := req.Config
 	if config.Name == "" || config.Files == nil || config.Files.VmPathName == "" {
-		return nil, &types.InvalidVmConfig{Property: "configSpec.files.vmPathName"}
+		return none, &types.InvalidVmConfig{Property: "configSpec.files.vmPathName"}
 	}
 	if fault := extraConfigAllowed(config.ExtraConfig); fault != nil {
-		return nil, fault
+		return none, fault
 	}
 	dc := s.datacenterOf(ctx, folder.Self)
 	if dc == nil {
-		return nil, &types.NotSupported{}
+		return none, &types.NotSupported{}
+	}
+	if fault := s.nameFree(ctx, folder, config.Name); fault != nil {
+		return none, fault
 	}
 	home, fault := s.resolve(ctx, &dc.Self, config.Files.VmPathName)
 	if fault != nil {
-		return nil, fault
+		return none, fault
 	}
-	if req.Host == nil {
+	host := req.Host
+	if host == nil {
 		hosts, fault := s.hostsOf(ctx, req.Pool)
 		if fault != nil {
-			return nil, fault
+			return none, fault
 		}
-		if req.Host = s.pickHost(ctx, hosts, home.datastore.Self); req.Host == nil {
-			return nil, &types.InvalidDatastore{Name: home.datastore.Name}
+		if host = s.pickHost(ctx, hosts, home.datastore.Self); host == nil {
+			return none, &types.InvalidDatastore{Name: home.datastore.Name}
 		}
 	}
 	config.Uuid, config.InstanceUuid = orNew(config.Uuid), orNew(config.InstanceUuid)
-	check := &deviceCheck{strict: s, ctx: ctx, dc: dc, name: config.Name, creating: true, home: "[" + home.datastore.Name + "]"}
+	check := &deviceCheck{
+		strict: s, ctx: ctx, dc: dc, name: config.Name, creating: true, devices: esx.VirtualDevice, home: "[" + home.datastore.Name + "]",
+	}
 	if fault := check.prepare(config.DeviceChange); fault != nil {
-		return nil, fault
+		return none, fault
 	}
 	result, fault := s.inner(ctx, folder, func() soap.HasFault {
-		return folder.CreateVMTask(ctx, &types.CreateVM_Task{This: folder.Self, Config: config, Pool: req.Pool, Host: req.Host})
+		return folder.CreateVMTask(ctx, &types.CreateVM_Task{This: folder.Self, Config: config, Pool: req.Pool, Host: host})
 	})
 	if fault != nil {
 		s.account(ctx)
-		return nil, fault
+		return none, fault
 	}
 	vm, ok := ctx.Map.Get(result.(types.ManagedObjectReference)).(*simulator.VirtualMachine)
 	if !ok {
-		return nil, &types.ManagedObjectNotFound{Obj: result.(types.ManagedObjectReference)}
+		return none, &types.ManagedObjectNotFound{Obj: result.(types.ManagedObjectReference)}
 	}
 	check.vm = vm.Self
 	s.settle(ctx, vm, check, true)
-	return result, nil
+	return vm.Self, nil
+}
+
+// nameFree: a name is given once in a folder.
+func (s *strict) nameFree(ctx *simulator.Context, folder *simulator.Folder, name string) types.BaseMethodFault {
+	var children []types.ManagedObjectReference
+	ctx.WithLock(folder, func() { children = append(children, folder.ChildEntity...) })
+	if other := ctx.Map.FindByName(name, children); other != nil {
+		return &types.DuplicateName{Name: name, Object: other.Reference()}
+	}
+	return nil
 }
 
 // DestroyTask destroys what is in a folder, then the folder. vcsim would leave its VMs without a parent.

@@ -247,34 +247,22 @@ func (h holder) runs() bool { return h.power != types.VirtualMachinePowerStatePo
 
 // holders are the VMs that have a VMDK as a device, without the one given.
 func (s *strict) holders(ctx *simulator.Context, disk diskFile, except types.ManagedObjectReference) []holder {
-	return s.holdersOf(ctx, except)[disk.file]
+	return s.holdersOf(ctx, except)[disk.uuid]
 }
 
-// holdersOf maps every VMDK in use to the VMs that have it.
+// holdersOf maps the UUID of every VMDK in use to the VMs that have it.
 func (s *strict) holdersOf(ctx *simulator.Context, except types.ManagedObjectReference) map[string][]holder {
 	all := map[string][]holder{}
 	for _, vm := range s.server.vms() {
 		if vm.Self == except {
 			continue
 		}
-		dc := s.datacenterOf(ctx, vm.Self)
-		if dc == nil {
-			continue
-		}
-		var h holder
-		var disks []*types.VirtualDisk
 		ctx.WithLock(vm, func() {
-			h = holder{vm: vm, name: vm.Name, power: vm.Runtime.PowerState}
-			disks = disksOf(vm)
-		})
-		for _, device := range disks {
-			p, fault := s.resolve(ctx, &dc.Self, backingFile(device))
-			if fault != nil {
-				continue
+			for _, disk := range disksOf(vm) {
+				id := backingUUID(disk)
+				all[id] = append(all[id], holder{vm: vm, name: vm.Name, power: vm.Runtime.PowerState, shared: multiWriter(disk)})
 			}
-			h.shared = multiWriter(device)
-			all[p.file] = append(all[p.file], h)
-		}
+		})
 	}
 	return all
 }
@@ -309,11 +297,7 @@ func (s *strict) fits(p place, bytes int64) types.BaseMethodFault {
 // account writes the free space after disks came or went; vcsim's own sums forget detached disks and count attached ones
 // twice.
 func (s *strict) account(ctx *simulator.Context) {
-	for _, entity := range ctx.Map.All("Datastore") {
-		ds, ok := entity.(*simulator.Datastore)
-		if !ok {
-			continue
-		}
+	for _, ds := range s.census.stores() {
 		ctx.WithLock(ds, func() {
 			free := ds.Summary.Capacity - s.disks.usedOn(ds.Self)
 			if free == ds.Summary.FreeSpace {

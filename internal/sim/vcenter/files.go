@@ -122,7 +122,7 @@ func (s *strict) unattached(ctx *simulator.Context, p place) types.BaseMethodFau
 	holders := s.holdersOf(ctx, types.ManagedObjectReference{})
 	file := strings.Replace(p.file, "-flat.vmdk", ".vmdk", 1)
 	for _, disk := range s.disks.under(file) {
-		for _, h := range holders[disk.file] {
+		for _, h := range holders[disk.uuid] {
 			s.record(Violation{
 				Kind: DeletedWhileAttached, VM: h.name, Ref: h.vm.Self.Value, Disk: disk.path,
 				Detail: "the disk was to be deleted or moved (" + p.path + ") while the VM has it",

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 
 	"github.com/vmware/govmomi/object"
-	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/types"
 )
@@ -203,38 +202,27 @@ func (b *builder) datastore(datacenter string, spec DatastoreSpec, hosts []*obje
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	var ref types.ManagedObjectReference
 	for _, host := range hosts {
 		system, err := host.ConfigManager().DatastoreSystem(b.ctx)
 		if err != nil {
 			return err
 		}
-		ds, err := system.CreateLocalDatastore(b.ctx, spec.Name, dir)
-		if err != nil {
+		if _, err := system.CreateLocalDatastore(b.ctx, spec.Name, dir); err != nil {
 			return err
-		}
-		if ds.Reference().Value != "" {
-			ref = ds.Reference()
 		}
 	}
 	capacity := spec.CapacityGiB << 30
-	registry := b.server.registry
-	for _, entity := range registry.All("Datastore") {
-		ds, ok := entity.(*simulator.Datastore)
-		if !ok || ds.Summary.Url != dir {
+	ctx := b.server.internalContext()
+	for _, ds := range b.server.strict.census.stores() {
+		if ds.Summary.Url != dir {
 			continue
 		}
-		ref = ds.Self
-		ctx := b.server.internalContext()
 		ctx.WithLock(ds, func() {
 			ds.Summary.Capacity, ds.Summary.FreeSpace = capacity, capacity
 			ds.Summary.MultipleHostAccess = types.NewBool(true)
 			ds.Summary.Type = string(types.HostFileSystemVolumeFileSystemTypeVMFS)
 			ds.Info.GetDatastoreInfo().FreeSpace = capacity
 		})
-	}
-	if ref.Value == "" {
-		return fmt.Errorf("%q was not created", spec.Name)
 	}
 	return nil
 }

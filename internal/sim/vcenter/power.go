@@ -58,7 +58,7 @@ func (s *strict) lockDisks(ctx *simulator.Context, vm *simulator.VirtualMachine,
 		if _, err := os.Stat(p.file); err != nil {
 			return &types.FileNotFound{FileFault: types.FileFault{File: p.path}}
 		}
-		for _, h := range holders[p.file] {
+		for _, h := range holders[backingUUID(device)] {
 			if !h.runs() || h.shared && multiWriter(device) {
 				continue
 			}

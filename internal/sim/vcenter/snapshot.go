@@ -35,10 +35,8 @@ func (s *Server) World() *World {
 			}
 		}
 	}
-	for _, entity := range s.registry.All("Datastore") {
-		if ds, ok := entity.(*simulator.Datastore); ok {
-			ctx.WithLock(ds, func() { world.Datastores = append(world.Datastores, s.describeDatastore(ds)) })
-		}
+	for _, ds := range s.strict.census.stores() {
+		ctx.WithLock(ds, func() { world.Datastores = append(world.Datastores, s.describeDatastore(ds)) })
 	}
 	slices.SortFunc(world.Datastores, func(a, b Datastore) int {
 		return cmp.Or(cmp.Compare(a.Datacenter, b.Datacenter), cmp.Compare(a.Name, b.Name))
@@ -56,18 +54,7 @@ func (s *Server) World() *World {
 }
 
 // vms are all VMs and templates, in the order of their creation.
-func (s *Server) vms() []*simulator.VirtualMachine {
-	var list []*simulator.VirtualMachine
-	for _, entity := range s.registry.All("VirtualMachine") {
-		if vm, ok := entity.(*simulator.VirtualMachine); ok {
-			list = append(list, vm)
-		}
-	}
-	slices.SortFunc(list, func(a, b *simulator.VirtualMachine) int {
-		return cmp.Or(cmp.Compare(len(a.Self.Value), len(b.Self.Value)), cmp.Compare(a.Self.Value, b.Self.Value))
-	})
-	return list
-}
+func (s *Server) vms() []*simulator.VirtualMachine { return s.strict.census.machines() }
 
 // describe runs under the VM's lock.
 func (s *Server) describe(ctx *simulator.Context, vm *simulator.VirtualMachine) VM {

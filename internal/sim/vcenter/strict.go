@@ -17,6 +17,7 @@ type strict struct {
 	disks      diskFiles
 	done       *completions
 	collectors *collectors
+	census     *census
 
 	// world serialises everything that changes disks, attachments or power, so that a check and the act it allows are one.
 	// It is taken by tasks only, never under a lock of vcsim.
@@ -33,13 +34,14 @@ type strict struct {
 
 func newStrict(server *Server) *strict {
 	s := &strict{
-		server: server, done: newCompletions(), collectors: newCollectors(),
+		server: server, done: newCompletions(), collectors: newCollectors(), census: &census{},
 		known: map[string]bool{}, macs: map[string]bool{}, sessions: map[string]*simulator.Session{}, logins: map[string]*account{},
 	}
 	s.disks.root = server.opts.DisksDir
 	s.disks.byFile = map[string]*diskFile{}
 	server.registry.AddHandler(s.done)
 	server.registry.AddHandler(s.collectors)
+	server.registry.AddHandler(s.census)
 	return s
 }
 
