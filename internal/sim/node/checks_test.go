@@ -197,7 +197,10 @@ func checkEviction(ctx context.Context, t *testing.T, client kubernetes.Interfac
 	g.Eventually(func() error {
 		_, err := pods.Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "app"},
-			Spec:       corev1.PodSpec{NodeName: "worker-1", AutomountServiceAccountToken: &automount, Containers: []corev1.Container{{Name: "app", Image: "app:1"}}},
+			Spec: corev1.PodSpec{
+				NodeSelector: map[string]string{corev1.LabelHostname: "worker-1"}, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+				AutomountServiceAccountToken: &automount, Containers: []corev1.Container{{Name: "app", Image: "app:1"}},
+			},
 		}, metav1.CreateOptions{})
 		return err // refused until the namespace has its default service account
 	}, "20s", "200ms").Should(Succeed())
@@ -206,6 +209,13 @@ func checkEviction(ctx context.Context, t *testing.T, client kubernetes.Interfac
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(p.Status.Phase).To(Equal(corev1.PodRunning))
 		g.Expect(p.Status.PodIP).NotTo(BeEmpty())
+		g.Expect(p.Spec.NodeName).To(Equal("worker-1"))
+		proxies, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=kube-proxy"})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(proxies.Items).To(HaveLen(3))
+		for _, proxy := range proxies.Items {
+			g.Expect(proxy.Status.Phase).To(Equal(corev1.PodRunning))
+		}
 	}, "10s", "100ms").Should(Succeed())
 	g.Expect(pods.EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "app", Namespace: metav1.NamespaceDefault}})).To(Succeed())
 	g.Eventually(func() bool {

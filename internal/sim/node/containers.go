@@ -33,6 +33,8 @@ type launch struct {
 	needs func(context.Context) bool
 	// ready probes the process; nil: running is ready.
 	ready func(context.Context) bool
+	// inProcess runs instead of a program until its context ends.
+	inProcess func(context.Context)
 	// note says what of the pod is not run as written.
 	note string
 }
@@ -90,6 +92,9 @@ func adapt(c Config, pod *corev1.Pod) (launch, bool, error) {
 		if server := apiServerOf(c, f.value("kubeconfig")); server != "" {
 			l.needs = probe(server + "/readyz")
 		}
+	case schedulerName:
+		conf := orElse(f.value("kubeconfig"), schedulerConf)
+		return launch{inProcess: func(ctx context.Context) { runScheduler(ctx, c, conf) }}, false, nil
 	default:
 		return launch{note: "modelled as running; the program is not run"}, false, nil
 	}

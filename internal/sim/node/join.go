@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -221,7 +222,8 @@ func (b *bootstrap) prepareKubelet(ctx context.Context, j *joinConfiguration, fo
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("error execution phase kubelet-start: cannot get Node %q: %w", b.nodeName, err)
 	}
-	if err == nil {
+	// This machine's own Node is there when an earlier attempt was cut short.
+	if err == nil && !strings.EqualFold(existing.Status.NodeInfo.SystemUUID, b.c.ProductUUID) {
 		for _, c := range existing.Status.Conditions {
 			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
 				return fmt.Errorf("error execution phase kubelet-start: a Node with name %q and status %q already exists in the cluster. "+

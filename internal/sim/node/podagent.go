@@ -50,6 +50,8 @@ func newPodAgent(k *kubelet, client kubernetes.Interface, node *corev1.Node) *po
 	podFactory, nodeFactory := byName("spec.nodeName"), byName("metadata.name")
 	podInformer, nodeInformer := podFactory.Core().V1().Pods().Informer(), nodeFactory.Core().V1().Nodes().Informer()
 	a.pods = podInformer.GetStore()
+	_ = podInformer.SetWatchErrorHandlerWithContext(quietly)
+	_ = nodeInformer.SetWatchErrorHandlerWithContext(quietly)
 	a.factories = []informers.SharedInformerFactory{podFactory, nodeFactory}
 	a.synced = []cache.InformerSynced{podInformer.HasSynced, nodeInformer.HasSynced}
 	enqueue := func(obj any) {

@@ -144,6 +144,9 @@ func (s *staticPods) run(ctx context.Context, w *podWorker) {
 	}
 	if !isProcess {
 		s.update(w, func(st *podState) { st.running, st.ready, st.started = true, true, time.Now() })
+		if l.inProcess != nil {
+			l.inProcess(ctx)
+		}
 		return
 	}
 	pause := time.Duration(0)
