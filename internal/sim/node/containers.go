@@ -229,7 +229,7 @@ func (f *flagList) dropUnknown(image, program, programPath string) []string {
 	}
 	known, ok := knownFlags.Load(programPath)
 	if !ok {
-		help, err := exec.Command(programPath, "--help").Output()
+		help, err := exec.CommandContext(context.Background(), programPath, "--help").Output()
 		if err != nil {
 			return nil
 		}

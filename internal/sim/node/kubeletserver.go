@@ -52,7 +52,7 @@ func (k *kubelet) serve() (*kubeletServer, error) {
 		return nil, fmt.Errorf("unable to load client CA file %s: no certificate in it", caFile)
 	}
 	address := net.JoinHostPort(k.c.Addresses[0].String(), strconv.Itoa(k.conf.Port))
-	listener, err := net.Listen("tcp", address)
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("failed to listen and serve: %w", err)
 	}

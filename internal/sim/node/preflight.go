@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"path"
@@ -77,7 +78,7 @@ func (p *preflight) freePort(port int) {
 	if len(p.c.Addresses) == 0 {
 		return
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(p.c.Addresses[0].String(), strconv.Itoa(port)))
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(p.c.Addresses[0].String(), strconv.Itoa(port)))
 	if err != nil {
 		p.fail(fmt.Sprintf("Port-%d", port), "Port %d is in use", port)
 		return

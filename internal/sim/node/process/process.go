@@ -4,6 +4,7 @@
 package process
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -60,7 +61,8 @@ func Start(s Spec) (*Process, error) {
 	}
 	defer func() { _ = logFile.Close() }()
 
-	cmd := exec.Command(s.Path, s.Args...)
+	// No context: the process outlives every caller, that is its point.
+	cmd := exec.CommandContext(context.Background(), s.Path, s.Args...)
 	cmd.Dir = s.Dir
 	cmd.Env = append(os.Environ(), s.Env...)
 	cmd.Stdout, cmd.Stderr = logFile, logFile
