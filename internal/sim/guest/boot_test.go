@@ -162,7 +162,7 @@ func TestDaemonRestart(t *testing.T) {
 	w.startGuests()
 	stays.reaches(guest.PhaseRunning)
 	g.Expect(w.cat("demo-vm-stays", "/etc/greeting")).To(Equal("mine\n"))
-	g.Expect(off.status().Phase).To(Equal(guest.PhaseOff))
+	off.reaches(guest.PhaseOff)
 	g.Eventually(filepath.Join(w.options.StateDir, "guests", "vm-gone")).ShouldNot(BeADirectory())
 	g.Expect(filepath.Join(w.options.StateDir, "guests", "vm-off")).To(BeADirectory())
 }

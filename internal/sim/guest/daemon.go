@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -60,8 +61,9 @@ type daemon struct {
 	running sync.WaitGroup
 }
 
-// Run watches the simulated vCenter and runs the guests until the context ends; then all guests lose power. Guests that
-// were running when an earlier Run ended or was killed go on from what their disks hold.
+// Run watches the simulated vCenter and runs the guests until the context ends; then all their processes end. Guests that
+// were running when an earlier Run ended or was killed go on from what their disks hold, and take over processes that
+// still run.
 func Run(ctx context.Context, o Options) error {
 	if o.StateDir == "" || o.VCenter == "" || o.Admin == "" {
 		return errors.New("simulated guests need a vCenter, its side channel and a state directory")
@@ -95,7 +97,7 @@ func Run(ctx context.Context, o Options) error {
 
 	d.mu.Lock()
 	for _, g := range d.guests {
-		g.powerOff(true)
+		g.pause()
 	}
 	d.mu.Unlock()
 	d.running.Wait()
@@ -191,10 +193,26 @@ func (d *daemon) forgetStrangers() {
 				d.dirs[e.Name()] = ref
 			}
 			d.endProcesses(e.Name())
+			d.switchedOff(e.Name(), status)
 		case d.dirs[e.Name()] == types.ManagedObjectReference{}:
 			d.endProcesses(e.Name())
 			d.remove(e.Name())
 		}
+	}
+}
+
+// switchedOff writes down that a guest lost its power while nobody watched.
+func (d *daemon) switchedOff(name string, s Status) {
+	if s.Phase == PhaseOff {
+		return
+	}
+	s.Phase, s.Message, s.Addresses = PhaseOff, "", nil
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err == nil {
+		err = writeAtomically(filepath.Join(d.options.StateDir, guestsDir, name, statusName), append(data, '\n'), 0o644)
+	}
+	if err != nil {
+		d.log.Error(err, "writing a guest's status", "guest", name)
 	}
 }
 

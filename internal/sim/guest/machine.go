@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,9 +37,11 @@ type machine struct {
 	units map[string]unitState
 
 	// mu guards what others read.
-	mu       sync.Mutex
-	off      bool
-	forget   bool
+	mu     sync.Mutex
+	off    bool
+	forget bool
+	// paused: not the machine lost power, the simulator ends; the next one goes on.
+	paused   bool
 	hardware hardware
 	status   Status
 	nics     []nicData
@@ -68,6 +71,15 @@ func (g *machine) powerOff(exists bool) {
 	g.mu.Lock()
 	g.off = true
 	g.forget = g.forget || !exists
+	g.mu.Unlock()
+	g.cancel()
+}
+
+// pause ends the guest because the simulator ends.
+func (g *machine) pause() {
+	g.mu.Lock()
+	g.paused = !g.off
+	g.off = true
 	g.mu.Unlock()
 	g.cancel()
 }
@@ -125,6 +137,9 @@ func (g *machine) run(ctx context.Context) {
 	}
 	g.d.log.Info("guest powered on", "vm", g.name)
 	continued := before.Ref == g.ref.Value && before.BootTime.Equal(g.boot) && before.Phase != PhaseOff && before.Phase != ""
+	if continued && before.Phase == PhaseFailed && g.finishedBefore() {
+		g.status.Phase, g.status.Message, g.status.NotRun = before.Phase, before.Message, before.NotRun
+	}
 	g.save()
 	switch err := g.bootUp(ctx, continued); {
 	case ctx.Err() != nil:
@@ -142,6 +157,12 @@ func (g *machine) run(ctx context.Context) {
 	g.powerLost()
 }
 
+// finishedBefore reports whether cloud-init had finished when the simulator was restarted.
+func (g *machine) finishedBefore() bool {
+	_, err := os.Stat(filepath.Join(g.host(tmpfsDir), strings.TrimPrefix(bootFinished, "/run/")))
+	return err == nil
+}
+
 // powerLost ends everything at once.
 func (g *machine) powerLost() {
 	g.mu.Lock()
@@ -154,13 +175,19 @@ func (g *machine) powerLost() {
 	}
 	g.d.endProcesses(filepath.Base(g.dir))
 	g.d.network.release(g)
-	g.console.say("firmware", "power off")
+	g.mu.Lock()
+	forget, paused := g.forget, g.paused
+	if !paused {
+		g.status.Phase, g.status.Message, g.status.Addresses = PhaseOff, "", nil
+	}
+	g.mu.Unlock()
+	if paused {
+		g.console.say("firmware", "the simulator of this guest ends")
+	} else {
+		g.console.say("firmware", "power off")
+	}
 	g.console.close()
 	g.d.log.Info("guest powered off", "vm", g.name)
-	g.mu.Lock()
-	g.status.Phase, g.status.Message, g.status.Addresses = PhaseOff, "", nil
-	forget := g.forget
-	g.mu.Unlock()
 	g.save()
 	if forget {
 		g.d.mu.Lock()
