@@ -67,7 +67,9 @@ func (s *Session) Create(ctx context.Context, spec machine.ServerSpec) (machine.
 	if err != nil {
 		return machine.Operation{}, err
 	}
-	op, err := s.start(ctx, machine.OpCreate, spec.Mark, t.vm.ref, "cloning "+t.vm.name+" to "+spec.Name,
+	return s.start(ctx, act{
+		kind: machine.OpCreate, mark: spec.Mark, entity: t.vm.ref, doing: "cloning " + t.vm.name + " to " + spec.Name,
+	},
 		func(ctx context.Context) (types.ManagedObjectReference, error) {
 			res, err := methods.CloneVM_Task(ctx, s.client.vim, &types.CloneVM_Task{
 				This: t.vm.ref, Folder: folder, Name: spec.Name, Spec: *clone,
@@ -77,7 +79,6 @@ func (s *Session) Create(ctx context.Context, spec machine.ServerSpec) (machine.
 			}
 			return res.Returnval, nil
 		})
-	return op, err
 }
 
 // cloneFault handles what a clone may meet at the call itself: a name that is taken, a cached path that went stale.

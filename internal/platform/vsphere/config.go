@@ -40,7 +40,7 @@ type Limits struct {
 	// ReadsPerSecond and ReadBurst bound reads (default 100 and 200).
 	ReadsPerSecond float64
 	ReadBurst      int
-	// Clones and Tasks bound operations that run at the same time (default 32 and 256).
+	// Clones and Tasks bound operations that run at the same time (default 64 and 512).
 	Clones, Tasks int
 	// PathTTL is how long an inventory path is remembered (default 1m).
 	PathTTL time.Duration
@@ -59,10 +59,10 @@ func (l Limits) withDefaults() Limits {
 		l.ReadBurst = 200
 	}
 	if l.Clones <= 0 {
-		l.Clones = 32
+		l.Clones = 64
 	}
 	if l.Tasks <= 0 {
-		l.Tasks = 256
+		l.Tasks = 512
 	}
 	if l.PathTTL <= 0 {
 		l.PathTTL = time.Minute

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/vmware/govmomi/pbm"
 	pbmtypes "github.com/vmware/govmomi/pbm/types"
 	"github.com/vmware/govmomi/vim25/types"
@@ -17,6 +19,8 @@ const freeTTL = 10 * time.Second
 
 // spaces remembers free space, and what we have since promised of it.
 type spaces struct {
+	reads singleflight.Group
+
 	mu   sync.Mutex
 	free map[types.ManagedObjectReference]space
 }
@@ -98,20 +102,26 @@ func (s *Session) freeSpace(ctx context.Context, ds *node, fresh bool) (int64, e
 	if ok && !fresh && time.Since(known.read) < freeTTL {
 		return known.bytes - known.promised, nil
 	}
-	content, err := s.client.retrieve(ctx, properties("Datastore", []string{"summary.freeSpace"}, ds.ref))
+	read, err, _ := s.spaces.reads.Do(ds.ref.Value, func() (any, error) {
+		content, err := s.client.retrieve(context.WithoutCancel(ctx), properties("Datastore", []string{"summary.freeSpace"}, ds.ref))
+		if err != nil {
+			return nil, err
+		}
+		var free int64
+		for _, o := range content {
+			for _, p := range o.PropSet {
+				free, _ = p.Val.(int64)
+			}
+		}
+		s.spaces.mu.Lock()
+		s.spaces.free[ds.ref] = space{bytes: free, read: time.Now()}
+		s.spaces.mu.Unlock()
+		return free, nil
+	})
 	if err != nil {
 		return 0, failed(err, "reading free space of datastore %s", ds.name)
 	}
-	var free int64
-	for _, o := range content {
-		for _, p := range o.PropSet {
-			free, _ = p.Val.(int64)
-		}
-	}
-	s.spaces.mu.Lock()
-	s.spaces.free[ds.ref] = space{bytes: free, read: time.Now()}
-	s.spaces.mu.Unlock()
-	return free, nil
+	return read.(int64), nil
 }
 
 // promise checks that a new disk fits (VS-D7) and counts it against the space believed to be free.

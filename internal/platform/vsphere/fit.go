@@ -68,7 +68,10 @@ func (s *Session) Fit(ctx context.Context, server *machine.Server, fit machine.F
 			"machine that is off", v.name, v.power)
 	}
 	if newer(shape.HardwareVersion, v.version) {
-		return s.start(ctx, machine.OpFit, server.Mark, v.ref, "upgrading the virtual hardware of "+v.name,
+		return s.start(ctx, act{
+			kind: machine.OpFit, mark: server.Mark, entity: v.ref, doing: "upgrading the virtual hardware of " + v.name,
+			promise: func(v vm) bool { return !newer(shape.HardwareVersion, v.version) },
+		},
 			func(ctx context.Context) (types.ManagedObjectReference, error) {
 				res, err := methods.UpgradeVM_Task(ctx, s.client.vim, &types.UpgradeVM_Task{This: v.ref, Version: shape.HardwareVersion})
 				if err != nil {
@@ -77,16 +80,19 @@ func (s *Session) Fit(ctx context.Context, server *machine.Server, fit machine.F
 				return res.Returnval, nil
 			})
 	}
-	config, err := fitConfig(v, fit, shape)
+	config, digest, err := fitConfig(v, fit, shape)
 	if err != nil {
 		return machine.Operation{}, err
 	}
-	return s.reconfigure(ctx, machine.OpFit, server.Mark, v, *config, "fitting virtual machine "+v.name)
+	return s.reconfigure(ctx, act{
+		kind: machine.OpFit, mark: server.Mark, entity: v.ref, doing: "fitting virtual machine " + v.name,
+		promise: func(v vm) bool { return v.fitted() && v.fit.Digest == digest },
+	}, *config)
 }
 
-func (s *Session) reconfigure(ctx context.Context, kind string, mark machine.Mark, v vm, config types.VirtualMachineConfigSpec, doing string) (machine.Operation, error) {
-	return s.start(ctx, kind, mark, v.ref, doing, func(ctx context.Context) (types.ManagedObjectReference, error) {
-		res, err := methods.ReconfigVM_Task(ctx, s.client.vim, &types.ReconfigVM_Task{This: v.ref, Spec: config})
+func (s *Session) reconfigure(ctx context.Context, a act, config types.VirtualMachineConfigSpec) (machine.Operation, error) {
+	return s.start(ctx, a, func(ctx context.Context) (types.ManagedObjectReference, error) {
+		res, err := methods.ReconfigVM_Task(ctx, s.client.vim, &types.ReconfigVM_Task{This: a.entity, Spec: config})
 		if err != nil {
 			return types.ManagedObjectReference{}, err
 		}
@@ -101,18 +107,19 @@ func newer(want, have string) bool {
 	return errW == nil && errH == nil && w > h
 }
 
-func fitConfig(v vm, fit machine.Fit, shape Shape) (*types.VirtualMachineConfigSpec, error) {
+// fitConfig is the one reconfiguration of a fit, and the digest it leaves on the VM.
+func fitConfig(v vm, fit machine.Fit, shape Shape) (*types.VirtualMachineConfigSpec, string, error) {
 	attach, err := attachments(v, fit.Volumes)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	data, err := guestData(v, fit, shape)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	base, err := machineConfig(fit.Spec, shape)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	digest := sha256.New()
 	for _, option := range data {
@@ -127,13 +134,13 @@ func fitConfig(v vm, fit machine.Fit, shape Shape) (*types.VirtualMachineConfigS
 	record.Digest = hex.EncodeToString(digest.Sum(nil))
 	text, err := json.Marshal(record)
 	if err != nil {
-		return nil, failed(err, "recording the fit")
+		return nil, "", failed(err, "recording the fit")
 	}
 	return &types.VirtualMachineConfigSpec{
 		NumCPUs: base.NumCPUs, NumCoresPerSocket: base.NumCoresPerSocket, MemoryMB: base.MemoryMB, Flags: base.Flags,
 		DeviceChange: attach,
 		ExtraConfig:  append(data, &types.OptionValue{Key: keyFit, Value: string(text)}),
-	}, nil
+	}, record.Digest, nil
 }
 
 // attachments are the device changes that put volumes on a VM; those that are there already are left alone.

@@ -90,7 +90,11 @@ func (s *Session) find(ctx context.Context, id machine.Identity) (vm, error) {
 		}
 		return vm{}, false, nil
 	}
-	if ref, ok := parseRef(id.ServerID); ok {
+	ref, ok := parseRef(id.ServerID)
+	if !ok {
+		ref, ok = s.observer.byMark(id.Mark) // our own clone, its reference not on record yet
+	}
+	if ok {
 		if v, found, err := look(ref); err != nil || found {
 			return v, err
 		}

@@ -15,14 +15,15 @@ const (
 	// pollSeconds is how long one wait for updates may stay open.
 	pollSeconds = 55
 	// gather is how long changes of the list of watched VMs are collected before they are sent in one call.
-	gather = 3 * time.Millisecond
+	gather = 10 * time.Millisecond
 	// settleTime bounds how long the end of a clone is held back until the new VM is in the store.
 	settleTime = 2 * time.Second
 )
 
 // observer keeps one property collector and one open wait per session. It watches our virtual machines, which it is told of
-// one by one, and all recent tasks, which tell of themselves. Everything it knows is a cache: losing the collector costs a
-// rebuild, a missed update costs a live read.
+// one by one, and all recent tasks, which tell of themselves; tasks of ours that take their time join the virtual machines in
+// the list, because the list of recent tasks is short. Everything it knows is a cache: losing the collector costs a rebuild, a
+// missed update costs a live read.
 type observer struct {
 	c       *client
 	changes func(machine.Mark)
@@ -39,6 +40,8 @@ type observer struct {
 	collector   types.ManagedObjectReference
 	add, remove map[types.ManagedObjectReference]bool
 	modify      *time.Timer
+	// pulse is closed and replaced when anything was taken over.
+	pulse chan struct{}
 	// starting and queue: see reserve.
 	starting map[string]int
 	queue    []machine.Mark
@@ -57,6 +60,8 @@ type watchedVM struct {
 	seen bool
 	// staleUntil: something of ours ended without the collector telling; until then it may not have told the effect either.
 	staleUntil time.Time
+	// promise is what the end of an operation promised and the collector has to show before the store counts again.
+	promise func(vm) bool
 	// gone: it left the inventory.
 	gone bool
 }
@@ -68,7 +73,7 @@ func newObserver(c *client, changes func(machine.Mark)) *observer {
 		marks: map[machine.Mark]types.ManagedObjectReference{},
 		tasks: map[string]*watchedTask{}, starting: map[string]int{},
 		add: map[types.ManagedObjectReference]bool{}, remove: map[types.ManagedObjectReference]bool{},
-		done: make(chan struct{}),
+		done: make(chan struct{}), pulse: make(chan struct{}),
 	}
 }
 
@@ -113,7 +118,8 @@ func (o *observer) build(ctx context.Context) error {
 		return err
 	}
 	filters := []types.PropertyFilterSpec{
-		through(list.Returnval, "view", types.PropertySpec{Type: "VirtualMachine", PathSet: vmProperties}),
+		through(list.Returnval, "view", types.PropertySpec{Type: "VirtualMachine", PathSet: vmProperties},
+			types.PropertySpec{Type: "Task", PathSet: taskProperties}),
 		through(*vim.ServiceContent.TaskManager, "recentTask", types.PropertySpec{Type: "Task", PathSet: taskProperties}),
 	}
 	for _, filter := range filters {
@@ -130,6 +136,12 @@ func (o *observer) build(ctx context.Context) error {
 		w.seen = false
 		if !w.gone {
 			o.add[ref] = true
+		}
+	}
+	for ref, t := range o.tasks {
+		t.listed = false
+		if t.ours && !t.over() {
+			o.listTask(ref, t)
 		}
 	}
 	o.open, o.err = true, nil
@@ -222,6 +234,8 @@ func (o *observer) apply(updates []types.ObjectUpdate) {
 		}
 	}
 	o.prune()
+	close(o.pulse)
+	o.pulse = make(chan struct{})
 	o.mu.Unlock()
 	o.wake(woken)
 }
@@ -256,6 +270,9 @@ func (o *observer) applyVM(u types.ObjectUpdate) []machine.Mark {
 		return nil
 	}
 	w.vm = next
+	if w.promise != nil && w.promise(next) {
+		w.promise = nil
+	}
 	return append([]machine.Mark{w.mark}, o.settleCreates(u.Obj)...)
 }
 
@@ -352,11 +369,15 @@ func (o *observer) modifySoon() {
 	})
 }
 
-// unresolved are virtual machines that were gone before they could be watched.
+// unresolved are virtual machines that were gone, and tasks that were forgotten, before they could be watched.
 func (o *observer) unresolved(refs []types.ManagedObjectReference) {
 	o.mu.Lock()
 	var woken []machine.Mark
 	for _, ref := range refs {
+		if t, ok := o.tasks[ref.Value]; ok && ref.Type == "Task" && !t.over() {
+			t.told = time.Time{}
+			woken = append(woken, t.op.Mark)
+		}
 		if w, ok := o.vms[ref]; ok {
 			w.gone, w.seen = true, false
 			woken = append(woken, w.mark)
@@ -373,6 +394,12 @@ func (o *observer) known(ref types.ManagedObjectReference) (vm, bool) {
 	w, ok := o.vms[ref]
 	if !ok || !o.open || !w.seen || w.gone || time.Now().Before(w.staleUntil) || o.inFlight(ref) {
 		return vm{}, false
+	}
+	if w.promise != nil {
+		if !w.promise(w.vm) {
+			return vm{}, false
+		}
+		w.promise = nil
 	}
 	return w.vm, true
 }

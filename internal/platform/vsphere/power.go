@@ -2,6 +2,7 @@ package vsphere
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +24,10 @@ func (s *Session) PowerOn(ctx context.Context, server *machine.Server) (machine.
 	case v.power == types.VirtualMachinePowerStatePoweredOn:
 		return machine.Operation{Kind: machine.OpPowerOn, Mark: server.Mark}, nil
 	}
-	return s.start(ctx, machine.OpPowerOn, server.Mark, v.ref, "powering on "+v.name,
+	return s.start(ctx, act{
+		kind: machine.OpPowerOn, mark: server.Mark, entity: v.ref, doing: "powering on " + v.name,
+		promise: func(v vm) bool { return v.power == types.VirtualMachinePowerStatePoweredOn },
+	},
 		func(ctx context.Context) (types.ManagedObjectReference, error) {
 			res, err := methods.PowerOnVM_Task(ctx, s.client.vim, &types.PowerOnVM_Task{This: v.ref})
 			if err != nil {
@@ -56,7 +60,10 @@ func (s *Session) PowerOff(ctx context.Context, server *machine.Server, mode mac
 				"not run (%s); start them, shut the guest down by hand, or set powerOffMode to trySoft or hard", v.name, v.tools)
 		}
 	}
-	return s.start(ctx, machine.OpPowerOff, server.Mark, v.ref, "powering off "+v.name,
+	return s.start(ctx, act{
+		kind: machine.OpPowerOff, mark: server.Mark, entity: v.ref, doing: "powering off " + v.name,
+		promise: func(v vm) bool { return v.power == types.VirtualMachinePowerStatePoweredOff },
+	},
 		func(ctx context.Context) (types.ManagedObjectReference, error) {
 			res, err := methods.PowerOffVM_Task(ctx, s.client.vim, &types.PowerOffVM_Task{This: v.ref})
 			if err != nil {
@@ -107,6 +114,7 @@ func (s *Session) Detach(ctx context.Context, server *machine.Server, volumes []
 	}
 	var changes []types.BaseVirtualDeviceConfigSpec
 	var chained []string
+	taken := map[string]bool{}
 	for _, d := range v.attached() {
 		for _, volume := range volumes {
 			if d.path != normalPath(volume.Volume) && (volume.Identity == "" || d.identity != normalUUID(volume.Identity)) {
@@ -115,6 +123,7 @@ func (s *Session) Detach(ctx context.Context, server *machine.Server, volumes []
 			if d.chained {
 				chained = append(chained, d.path)
 			}
+			taken[d.path] = true
 			changes = append(changes, &types.VirtualDeviceConfigSpec{
 				Operation: types.VirtualDeviceConfigSpecOperationRemove, Device: d.device,
 			})
@@ -129,8 +138,12 @@ func (s *Session) Detach(ctx context.Context, server *machine.Server, volumes []
 	if len(changes) == 0 {
 		return machine.Operation{Kind: machine.OpDetach, Mark: server.Mark}, nil
 	}
-	return s.reconfigure(ctx, machine.OpDetach, server.Mark, v, types.VirtualMachineConfigSpec{DeviceChange: changes},
-		"detaching disks from "+v.name)
+	without := func(v vm) bool {
+		return !slices.ContainsFunc(v.attached(), func(d attachedDisk) bool { return taken[d.path] })
+	}
+	return s.reconfigure(ctx, act{
+		kind: machine.OpDetach, mark: server.Mark, entity: v.ref, doing: "detaching disks from " + v.name, promise: without,
+	}, types.VirtualMachineConfigSpec{DeviceChange: changes})
 }
 
 // Destroy implements machine.Platform. The live read right before it is part of the call.
@@ -146,7 +159,10 @@ func (s *Session) Destroy(ctx context.Context, server *machine.Server) (machine.
 	if err := v.destroyable(); err != nil {
 		return machine.Operation{}, err
 	}
-	return s.start(ctx, machine.OpDestroy, server.Mark, v.ref, "destroying "+v.name,
+	return s.start(ctx, act{
+		kind: machine.OpDestroy, mark: server.Mark, entity: v.ref, doing: "destroying " + v.name,
+		promise: func(vm) bool { return false }, // what is destroyed is never known again
+	},
 		func(ctx context.Context) (types.ManagedObjectReference, error) {
 			res, err := methods.Destroy_Task(ctx, s.client.vim, &types.Destroy_Task{This: v.ref})
 			if err != nil {

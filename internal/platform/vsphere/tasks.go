@@ -2,6 +2,7 @@ package vsphere
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/vmware/govmomi/vim25/types"
@@ -15,19 +16,27 @@ var taskProperties = []string{"info.state", "info.error", "info.result", "info.e
 type watchedTask struct {
 	op   machine.Operation
 	ours bool
-	// seen: the collector or a live read has told its state.
-	seen   bool
+	// told is when the collector or a live read last told its state.
+	told time.Time
+	// listed: it is in the watched list.
+	listed bool
 	state  types.TaskInfoState
 	fault  *types.LocalizedMethodFault
 	result any
 	entity types.ManagedObjectReference
-	// since is when we first heard of it, ended when it was seen to end.
-	since, ended time.Time
+	// since is when we first heard of it, started when this session started it, ended when it was seen to end.
+	since, started, ended time.Time
+	// promise is what the virtual machine shows after its success; nil promises nothing.
+	promise func(vm) bool
 	// ready is closed when it has ended.
 	ready chan struct{}
 }
 
 func newTask() *watchedTask { return &watchedTask{since: time.Now(), ready: make(chan struct{})} }
+
+func (t *watchedTask) self() types.ManagedObjectReference {
+	return types.ManagedObjectReference{Type: "Task", Value: t.op.Ref}
+}
 
 func (t *watchedTask) over() bool {
 	return t.state == types.TaskInfoStateSuccess || t.state == types.TaskInfoStateError
@@ -65,8 +74,10 @@ func (o *observer) applyTask(u types.ObjectUpdate) []machine.Mark {
 		case !ok:
 			return nil
 		case !t.over():
-			t.seen = false // the vCenter stopped listing it; who asks reads live
-			return []machine.Mark{t.op.Mark}
+			if t.ours && !t.listed {
+				o.listTask(u.Obj.Value, t) // it is no longer among the recent ones
+			}
+			return nil
 		default:
 			delete(o.tasks, u.Obj.Value)
 			return nil
@@ -80,7 +91,7 @@ func (o *observer) applyTask(u types.ObjectUpdate) []machine.Mark {
 	for _, change := range u.ChangeSet {
 		t.set(change.Name, change.Val)
 	}
-	t.seen = true
+	t.told = time.Now()
 	if was || !t.over() {
 		return nil
 	}
@@ -91,9 +102,16 @@ func (o *observer) applyTask(u types.ObjectUpdate) []machine.Mark {
 func (o *observer) ended(t *watchedTask) []machine.Mark {
 	t.ended = time.Now()
 	close(t.ready)
+	if t.listed {
+		o.remove[t.self()] = true
+		delete(o.add, t.self())
+	}
 	woken := []machine.Mark{}
 	if w, ok := o.vms[t.entity]; ok {
 		woken = append(woken, w.mark)
+		if t.state == types.TaskInfoStateSuccess && t.promise != nil {
+			w.promise = t.promise
+		}
 	}
 	if !t.ours {
 		return woken
@@ -183,7 +201,9 @@ func (o *observer) reserve(kind string, mark machine.Mark) error {
 	full := all >= o.c.cfg.Tasks
 	if kind == machine.OpCreate && same >= o.c.cfg.Clones {
 		full = true
-		o.queue = append(o.queue, mark)
+		if !slices.Contains(o.queue, mark) {
+			o.queue = append(o.queue, mark)
+		}
 	}
 	if full {
 		return busy(ReasonTooManyTasks, 2*time.Second, "vCenter %s already works on %d of our operations (%d of this kind)",
@@ -193,10 +213,19 @@ func (o *observer) reserve(kind string, mark machine.Mark) error {
 	return nil
 }
 
+// act is a call that starts a task.
+type act struct {
+	kind   string
+	mark   machine.Mark
+	entity types.ManagedObjectReference
+	// promise is what the entity shows when the task has succeeded; nil promises nothing.
+	promise func(vm) bool
+	doing   string
+}
+
 // start runs one call that starts a task, within the limits, and registers the task.
-func (s *Session) start(ctx context.Context, kind string, mark machine.Mark, entity types.ManagedObjectReference,
-	doing string, call func(context.Context) (types.ManagedObjectReference, error),
-) (machine.Operation, error) {
+func (s *Session) start(ctx context.Context, a act, call func(context.Context) (types.ManagedObjectReference, error)) (machine.Operation, error) {
+	kind, mark, entity := a.kind, a.mark, a.entity
 	o := s.observer
 	if err := o.reserve(kind, mark); err != nil {
 		return machine.Operation{}, err
@@ -213,10 +242,17 @@ func (s *Session) start(ctx context.Context, kind string, mark machine.Mark, ent
 		if m, _ := methodFault(err); m == nil {
 			o.doubt(entity)
 		}
-		return machine.Operation{}, failed(err, "%s", doing)
+		return machine.Operation{}, failed(err, "%s", a.doing)
 	}
 	op := machine.Operation{Ref: ref.Value, Kind: kind, Mark: mark}
-	o.register(op, entity)
+	t := o.register(op, entity)
+	t.started, t.promise = time.Now(), a.promise
+	if !t.over() {
+		o.followSlow(t)
+	}
+	if w, ok := o.vms[entity]; ok && t.state == types.TaskInfoStateSuccess && a.promise != nil {
+		w.promise = a.promise // it was quicker than its own answer
+	}
 	return op, nil
 }
 
@@ -273,7 +309,10 @@ func (s *Session) readTask(ctx context.Context, op machine.Operation) (ok bool, 
 	for _, p := range content[0].PropSet {
 		t.set(p.Name, p.Val)
 	}
-	t.seen = true
+	t.told = time.Now()
+	if !t.over() && !t.listed {
+		o.listTask(op.Ref, t) // somebody else started it, or it takes long
+	}
 	var woken []machine.Mark
 	if !was && t.over() {
 		woken = o.ended(t)
@@ -284,15 +323,19 @@ func (s *Session) readTask(ctx context.Context, op machine.Operation) (ok bool, 
 	return true, nil
 }
 
-// Operation implements machine.Platform.
+// Operation implements machine.Platform. A task that was started a moment ago is given that moment to end, so that the caller
+// goes on in the same pass where the vCenter is quick.
 func (s *Session) Operation(ctx context.Context, op machine.Operation) (machine.OperationState, error) {
 	if op.Ref == "" {
 		return machine.OperationState{Done: true}, nil
 	}
 	o := s.observer
+	t := o.linger(ctx, op)
 	o.mu.Lock()
-	t := o.register(op, types.ManagedObjectReference{})
-	fresh := t.seen && (o.open || t.over())
+	// What the collector has not told of yet has just been started here; it will be told. What it has not told of for long is
+	// asked after.
+	expected := time.Since(t.started) < toldWithin || time.Since(t.told) < toldWithin
+	fresh := expected && o.open || t.over()
 	o.mu.Unlock()
 	if !fresh {
 		ok, err := s.readTask(ctx, op)
@@ -315,6 +358,59 @@ func (s *Session) Operation(ctx context.Context, op machine.Operation) (machine.
 		return machine.OperationState{Done: true}, nil
 	default:
 		return machine.OperationState{Done: true, Err: s.outcome(ctx, op, fault)}, nil
+	}
+}
+
+const (
+	// lingerTime is the moment that Operation gives a new task.
+	lingerTime = 250 * time.Millisecond
+	// toldWithin is when the collector has told of a task that this session started, at the latest, and how long its last
+	// word is believed.
+	toldWithin = 20 * time.Second
+	// slowAfter is when a task of ours joins the watched list: most end before and cost no call.
+	slowAfter = 700 * time.Millisecond
+)
+
+// listTask puts a task into the watched list. The caller holds the lock.
+func (o *observer) listTask(ref string, t *watchedTask) {
+	t.listed = true
+	o.add[types.ManagedObjectReference{Type: "Task", Value: ref}] = true
+	o.modifySoon()
+}
+
+// followSlow lists a task that has not ended after a while.
+func (o *observer) followSlow(t *watchedTask) {
+	time.AfterFunc(slowAfter, func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if !t.over() && !t.listed {
+			o.listTask(t.op.Ref, t)
+		}
+	})
+}
+
+// linger returns the task of an operation, after a short wait for its end if this session has only just started it.
+func (o *observer) linger(ctx context.Context, op machine.Operation) *watchedTask {
+	for {
+		o.mu.Lock()
+		t := o.register(op, types.ManagedObjectReference{})
+		left := lingerTime - time.Since(t.started)
+		pulse := o.pulse
+		wait := o.open && left > 0 && !o.settled(t)
+		o.mu.Unlock()
+		if !wait {
+			return t
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-pulse:
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return t
+		}
 	}
 }
 
@@ -374,6 +470,10 @@ func (s *Session) await(ctx context.Context, ref types.ManagedObjectReference, k
 	for {
 		o.mu.Lock()
 		t := o.register(op, types.ManagedObjectReference{})
+		if t.started.IsZero() {
+			t.started = time.Now()
+			o.followSlow(t)
+		}
 		open := o.open
 		o.mu.Unlock()
 		if !open {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/types"
@@ -23,6 +24,8 @@ type template struct {
 
 // templates remembers templates by datacenter and the text that names them, for Limits.PathTTL.
 type templates struct {
+	reads singleflight.Group
+
 	mu    sync.Mutex
 	known map[string]*template
 }
@@ -41,6 +44,17 @@ func (s *Session) template(ctx context.Context, inv *inventory, dc *node, value 
 	if known != nil && time.Since(known.read) < s.client.cfg.PathTTL {
 		return known, nil
 	}
+	t, err, _ := s.templates.reads.Do(key, func() (any, error) {
+		// The read serves everybody who waits for it, whatever becomes of the one who started it.
+		return s.readTemplate(context.WithoutCancel(ctx), inv, dc, value, key)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return t.(*template), nil
+}
+
+func (s *Session) readTemplate(ctx context.Context, inv *inventory, dc *node, value, key string) (*template, error) {
 	ref, err := s.findTemplate(ctx, inv, dc, value)
 	if err != nil {
 		return nil, err

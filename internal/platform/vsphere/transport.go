@@ -9,7 +9,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -17,9 +19,9 @@ import (
 	"github.com/vmware/govmomi/vim25/soap"
 )
 
-// idleConnections is how many idle connections a session keeps to its vCenter. govmomi's default of two per host makes
-// every burst of calls pay for TLS handshakes.
-const idleConnections = 64
+// connections is how many connections a session has at most, and keeps. govmomi's default of two idle ones per host makes
+// every burst of calls pay for TLS handshakes; without a bound a burst opens one per call. One of them is the long poll.
+const connections = 16
 
 // thumbprintError is a certificate that is not the expected one.
 type thumbprintError struct {
@@ -49,8 +51,9 @@ func newTransport(cfg Config) *soap.Client {
 	}
 	t := c.DefaultTransport()
 	t.TLSClientConfig = config
-	t.MaxIdleConns = 2 * idleConnections
-	t.MaxIdleConnsPerHost = idleConnections
+	t.MaxIdleConns = 2 * connections
+	t.MaxIdleConnsPerHost = connections
+	t.MaxConnsPerHost = connections
 	t.IdleConnTimeout = 5 * time.Minute
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
 	t.DialContext = dialer.DialContext
@@ -63,7 +66,28 @@ func newTransport(cfg Config) *soap.Client {
 		}
 		return conn, err
 	}
+	c.Client.Transport = drained{t}
 	return c
+}
+
+// drained reads response bodies to their end before closing them. govmomi stops at the last XML element, and a connection
+// whose body was not read to the end is not used again.
+type drained struct{ http.RoundTripper }
+
+func (d drained) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := d.RoundTripper.RoundTrip(req)
+	if err == nil {
+		res.Body = drainedBody{res.Body}
+	}
+	return res, err
+}
+
+type drainedBody struct{ io.ReadCloser }
+
+func (b drainedBody) Close() error {
+	const tail = 64 << 10
+	_, _ = io.CopyN(io.Discard, b.ReadCloser, tail)
+	return b.ReadCloser.Close()
 }
 
 func verify(cfg Config, chain []*x509.Certificate) error {

@@ -28,6 +28,9 @@ type markers struct {
 type knownMarker struct {
 	marker *marker
 	read   time.Time
+	// born: this session made the directory a moment ago, so nothing is in it but what this session put there.
+	born bool
+	put  map[string]bool
 }
 
 // site is where a volume is: its datacenter and datastore.
@@ -98,6 +101,9 @@ func (s *Session) PlanVolume(ctx context.Context, spec machine.VolumeSpec) (stri
 			continue
 		}
 		there := address(candidate.name, spec.Key)
+		if s.markers.empty(candidate.ref.Value+"/"+directory(spec.Key), fileName(spec.Key)) {
+			continue
+		}
 		if _, err := s.diskUUID(ctx, dc, there); err == nil {
 			return there, nil
 		} else if !machine.Is(err, machine.NotFound) {
@@ -131,11 +137,28 @@ func (s *Session) marker(ctx context.Context, inv *inventory, dc, ds *node, dir 
 			*m = marker{} // whatever it is, it is not ours
 		}
 	}
-	s.remember(key, m)
+	s.remember(key, knownMarker{marker: m})
 	return m, nil
 }
 
-func (s *Session) remember(key string, m *marker) {
+// empty reports whether a directory was made by this session a moment ago and the file was not.
+func (m *markers) empty(key, file string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known, ok := m.known[key]
+	return ok && known.born && !known.put[file] && time.Since(known.read) < markerTTL
+}
+
+// putting notes that a file is being made in a directory.
+func (m *markers) putting(key, file string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known, ok := m.known[key]; ok && known.put != nil {
+		known.put[file] = true
+	}
+}
+
+func (s *Session) remember(key string, m knownMarker) {
 	s.markers.mu.Lock()
 	defer s.markers.mu.Unlock()
 	for k, known := range s.markers.known {
@@ -143,7 +166,8 @@ func (s *Session) remember(key string, m *marker) {
 			delete(s.markers.known, k)
 		}
 	}
-	s.markers.known[key] = knownMarker{marker: m, read: time.Now()}
+	m.read = time.Now()
+	s.markers.known[key] = m
 }
 
 // diskUUID asks for the UUID of a disk's file, NotFound if there is none. The virtual disk manager's other questions are of
@@ -195,13 +219,14 @@ func (s *Session) CreateVolume(ctx context.Context, spec machine.VolumeSpec) (ma
 	if err := s.ensurePlace(ctx, at, spec.Key); err != nil {
 		return machine.Operation{}, err
 	}
+	s.markers.putting(at.ds.ref.Value+"/"+at.at.dir, at.at.file)
 	policyID := ""
 	if spec.Want.StoragePolicy != "" {
 		if policyID, _, err = s.compatible(ctx, at.inv, at.dc, spec.Want.StoragePolicy); err != nil {
 			return machine.Operation{}, err
 		}
 	}
-	return s.start(ctx, machine.OpCreateVolume, "", types.ManagedObjectReference{}, "creating "+at.at.path(),
+	return s.start(ctx, act{kind: machine.OpCreateVolume, doing: "creating " + at.at.path()},
 		func(ctx context.Context) (types.ManagedObjectReference, error) {
 			res, err := methods.CreateVirtualDisk_Task(ctx, s.client.vim, &types.CreateVirtualDisk_Task{
 				This: *s.client.vim.ServiceContent.VirtualDiskManager, Name: at.at.path(), Datacenter: &at.dc.ref,
@@ -225,15 +250,16 @@ func (s *Session) CreateVolume(ctx context.Context, spec machine.VolumeSpec) (ma
 // marker, is somebody else's.
 func (s *Session) ensurePlace(ctx context.Context, at site, key machine.VolumeKey) error {
 	want := markerOf(key)
-	known, err := s.knownPlace(at, want)
-	if known || err != nil {
-		return err
+	if s.knownPlace(at, want) {
+		return nil
 	}
-	_, err = methods.MakeDirectory(ctx, s.client.vim, &types.MakeDirectory{
+	born := true
+	_, err := methods.MakeDirectory(ctx, s.client.vim, &types.MakeDirectory{
 		This: *s.client.vim.ServiceContent.FileManager, Name: at.at.directory(), Datacenter: &at.dc.ref,
 		CreateParentDirectories: types.NewBool(false),
 	})
 	if isFault[*types.FileAlreadyExists](err) {
+		born = false
 		s.markers.mu.Lock()
 		delete(s.markers.known, at.ds.ref.Value+"/"+at.at.dir)
 		s.markers.mu.Unlock()
@@ -264,16 +290,16 @@ func (s *Session) ensurePlace(ctx context.Context, at site, key machine.VolumeKe
 	if err != nil {
 		return failed(err, "writing %s/%s", at.at.directory(), markerName)
 	}
-	s.remember(at.ds.ref.Value+"/"+at.at.dir, &want)
+	s.remember(at.ds.ref.Value+"/"+at.at.dir, knownMarker{marker: &want, born: born, put: map[string]bool{}})
 	return nil
 }
 
 // knownPlace: the marker was read or written a moment ago.
-func (s *Session) knownPlace(at site, want marker) (bool, error) {
+func (s *Session) knownPlace(at site, want marker) bool {
 	s.markers.mu.Lock()
 	defer s.markers.mu.Unlock()
 	known, ok := s.markers.known[at.ds.ref.Value+"/"+at.at.dir]
-	return ok && known.marker != nil && *known.marker == want && time.Since(known.read) < markerTTL, nil
+	return ok && known.marker != nil && *known.marker == want && time.Since(known.read) < markerTTL
 }
 
 // list names the files of a directory. NotFound if there is none.
@@ -336,7 +362,7 @@ func (s *Session) DeleteVolume(ctx context.Context, spec machine.VolumeSpec, vol
 		return machine.Operation{}, busy(ReasonStillAttached, 30*time.Second, "%s is attached to virtual machine %s and is not "+
 			"deleted", at.at.path(), holder)
 	}
-	return s.start(ctx, machine.OpDeleteVolume, "", types.ManagedObjectReference{}, "deleting "+at.at.path(),
+	return s.start(ctx, act{kind: machine.OpDeleteVolume, doing: "deleting " + at.at.path()},
 		func(ctx context.Context) (types.ManagedObjectReference, error) {
 			// The virtual disk manager deletes descriptor and data; the file manager would leave the data behind (VS-D45).
 			res, err := methods.DeleteVirtualDisk_Task(ctx, s.client.vim, &types.DeleteVirtualDisk_Task{
