@@ -66,6 +66,10 @@ func (g *machine) mountSystem() error {
 	content, meta := disk.probe()
 	switch content {
 	case script.Blank:
+		// A template made for no known system has none on its disk: what an operator gets who picks the wrong image.
+		if strings.HasPrefix(g.hardware.GuestID, "other") {
+			return errors.New("no bootable device: the image of this virtual machine holds no operating system")
+		}
 		if meta, err = disk.format("ext4", "system"); err != nil {
 			return fmt.Errorf("unpacking the image: %w", err)
 		}

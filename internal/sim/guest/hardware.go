@@ -19,14 +19,16 @@ import (
 // machineProperties is what a guest's firmware reads of its virtual machine.
 var machineProperties = []string{
 	"name", "config.uuid", "config.flags.diskUuidEnabled", "config.extraConfig", "config.hardware.device",
-	"config.hardware.numCPU", "config.hardware.memoryMB",
+	"config.hardware.numCPU", "config.hardware.memoryMB", "config.guestId",
 }
 
 // hardware is a virtual machine as its guest finds it.
 type hardware struct {
 	Name string
 	// UUID is the BIOS UUID, lower case.
-	UUID      string
+	UUID string
+	// GuestID is the operating system that the virtual machine was configured for.
+	GuestID   string
 	CPUs      int32
 	MemoryMiB int64
 	Disks     []virtualDisk
@@ -49,6 +51,7 @@ func readHardware(vm mo.VirtualMachine, stateDir string) hardware {
 		return h
 	}
 	h.UUID = strings.ToLower(vm.Config.Uuid)
+	h.GuestID = vm.Config.GuestId
 	h.CPUs = vm.Config.Hardware.NumCPU
 	h.MemoryMiB = int64(vm.Config.Hardware.MemoryMB)
 	serial := vm.Config.Flags.DiskUuidEnabled != nil && *vm.Config.Flags.DiskUuidEnabled

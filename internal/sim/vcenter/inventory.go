@@ -51,11 +51,12 @@ type TemplateSpec struct {
 
 // DefaultInventory is two datacenters, dc-a and dc-b, each with a cluster (cl-a, cl-b) of three hosts, a resource pool and
 // a VM folder k8s, shared datastores (ds-shared-a and ds-shared-a2, ds-shared-b), port groups pg-node and pg-stor, and the
-// templates os-v136-3 and os-v137-0.
+// templates os-v136-3, os-v137-0 and os-no-boot, whose disk holds no operating system.
 func DefaultInventory() *Inventory {
 	templates := []TemplateSpec{
 		{Name: "os-v136-3", DiskGiB: 20, NumCPUs: 2, MemoryMiB: 2048, HardwareVersion: "vmx-19", GuestID: "ubuntu64Guest"},
 		{Name: "os-v137-0", DiskGiB: 20, NumCPUs: 2, MemoryMiB: 2048, HardwareVersion: "vmx-19", GuestID: "ubuntu64Guest"},
+		{Name: "os-no-boot", DiskGiB: 20, NumCPUs: 2, MemoryMiB: 2048, HardwareVersion: "vmx-19", GuestID: "otherGuest64"},
 	}
 	networks := []string{"pg-node", "pg-stor"}
 	return &Inventory{Datacenters: []DatacenterSpec{
