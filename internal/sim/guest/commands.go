@@ -32,7 +32,7 @@ func init() { //nolint:gochecknoinits // the table refers to itself through sh
 		// Effects on a kernel or on packages that a simulated guest does not have, and that always work.
 		"swapoff": accept, "modprobe": accept, "sysctl": accept, "udevadm": accept, "update-ca-certificates": accept,
 		"update-ca-trust": accept, "chown": accept, "chgrp": accept, "restorecon": accept, "setenforce": accept, "ufw": accept,
-		"iptables": accept, "timedatectl": accept, "locale-gen": accept, "mount": accept,
+		"iptables": accept, "timedatectl": accept, "locale-gen": accept,
 	}
 }
 

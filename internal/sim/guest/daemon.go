@@ -169,14 +169,12 @@ func (d *daemon) directory(ref types.ManagedObjectReference, name string) string
 }
 
 // forgetStrangers clears up after a time when nobody watched: processes of guests that are not powered on any more are
-// ended, and directories of virtual machines that are gone are removed.
+// ended, and directories of virtual machines that are gone are removed. d.mu is held.
 func (d *daemon) forgetStrangers() {
 	entries, err := os.ReadDir(filepath.Join(d.options.StateDir, guestsDir))
 	if err != nil {
 		return
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	for _, e := range entries {
 		status, err := readStatus(filepath.Join(d.options.StateDir, guestsDir, e.Name()))
 		if err != nil {

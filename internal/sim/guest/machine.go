@@ -138,7 +138,9 @@ func (g *machine) run(ctx context.Context) {
 	g.d.log.Info("guest powered on", "vm", g.name)
 	continued := before.Ref == g.ref.Value && before.BootTime.Equal(g.boot) && before.Phase != PhaseOff && before.Phase != ""
 	if continued && before.Phase == PhaseFailed && g.finishedBefore() {
+		g.mu.Lock()
 		g.status.Phase, g.status.Message, g.status.NotRun = before.Phase, before.Message, before.NotRun
+		g.mu.Unlock()
 	}
 	g.save()
 	switch err := g.bootUp(ctx, continued); {

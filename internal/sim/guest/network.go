@@ -77,7 +77,11 @@ type nicData struct {
 	Addresses []string `json:"addresses"`
 }
 
-var adminClient = &http.Client{Timeout: 10 * time.Second}
+// adminClient keeps enough connections for many guests that boot at once.
+var adminClient = &http.Client{
+	Timeout:   10 * time.Second,
+	Transport: &http.Transport{MaxIdleConnsPerHost: 16, MaxConnsPerHost: 16, IdleConnTimeout: 30 * time.Second},
+}
 
 // report sends a report, again until it arrives, the simulator refuses it for good or the context ends.
 func (d *daemon) report(ctx context.Context, ref string, r toolsReport) error {

@@ -53,10 +53,19 @@ func (d *daemon) watchOnce(ctx context.Context) error {
 		return fmt.Errorf("creating the view: %w", err)
 	}
 	filter := new(property.WaitFilter).Add(all.Reference(), "VirtualMachine", watchedProperties, all.TraversalSpec())
-	first := true
+	// The first read may come in pieces; once it is whole, what it does not hold is gone.
+	seen := map[types.ManagedObjectReference]bool{}
 	return property.WaitForUpdates(ctx, property.DefaultCollector(client), filter, func(updates []types.ObjectUpdate) bool {
-		d.apply(ctx, updates, first)
-		first = false
+		for _, u := range updates {
+			if seen != nil {
+				seen[u.Obj] = true
+			}
+		}
+		d.apply(ctx, updates)
+		if seen != nil && !filter.Truncated {
+			d.forgetUnseen(seen)
+			seen = nil
+		}
 		return false
 	})
 }
@@ -108,27 +117,18 @@ func (d *daemon) inspect(ctx context.Context, ref types.ManagedObjectReference) 
 }
 
 // apply takes one set of updates: first what stopped, then what started, because a successor may take over the address of
-// a guest that went down in the same moment. The first set after a login is complete: what it does not hold is gone.
-func (d *daemon) apply(ctx context.Context, updates []types.ObjectUpdate, complete bool) {
+// a guest that went down in the same moment.
+func (d *daemon) apply(ctx context.Context, updates []types.ObjectUpdate) {
 	d.mu.Lock()
-	seen := map[types.ManagedObjectReference]bool{}
+	defer d.mu.Unlock()
 	var changed []types.ManagedObjectReference
 	for _, u := range updates {
-		seen[u.Obj] = true
 		if u.Kind == types.ObjectUpdateKindLeave {
 			delete(d.power, u.Obj)
 		} else {
 			d.power[u.Obj] = merge(d.power[u.Obj], u.ChangeSet)
 		}
 		changed = append(changed, u.Obj)
-	}
-	if complete {
-		for ref := range d.power {
-			if !seen[ref] {
-				delete(d.power, ref)
-				changed = append(changed, ref)
-			}
-		}
 	}
 	var start []types.ManagedObjectReference
 	for _, ref := range changed {
@@ -142,10 +142,19 @@ func (d *daemon) apply(ctx context.Context, updates []types.ObjectUpdate, comple
 	for _, ref := range start {
 		d.start(ctx, ref, d.power[ref])
 	}
-	d.mu.Unlock()
-	if complete {
-		d.forgetStrangers()
+}
+
+// forgetUnseen takes all virtual machines that a whole read did not hold for gone.
+func (d *daemon) forgetUnseen(seen map[types.ManagedObjectReference]bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for ref := range d.power {
+		if !seen[ref] {
+			delete(d.power, ref)
+			d.stop(ref, false)
+		}
 	}
+	d.forgetStrangers()
 }
 
 func merge(p power, changes []types.PropertyChange) power {
