@@ -101,6 +101,8 @@ func (w *world) attachedTo(vm *vcenter.VM) map[string]string {
 	return out
 }
 
+func containsHost(path, host string) bool { return strings.Contains(path, "/"+host) }
+
 func normal(uuid string) string { return strings.ToLower(strings.ReplaceAll(uuid, "-", "")) }
 
 func (w *world) pool() *infrav1.VSphereMachineConfigPool {

@@ -225,6 +225,8 @@ func (r *machineReconciler) create(ctx context.Context, s *scope) (ctrl.Result, 
 		if err := r.setProviderID(ctx, s, report); err != nil {
 			return ctrl.Result{}, err
 		}
+		// The generation has changed: say so now, or the next pass would need another write for it.
+		setPaused(s.machine, s.cluster)
 	}
 	setMachineStatus(s, report, guarded)
 	if err := r.patchStatus(ctx, s); err != nil {

@@ -2,9 +2,12 @@ package vsphere_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,7 +46,8 @@ type world struct {
 	cluster *clusterv1.Cluster
 	infra   *infrav1.VSphereCluster
 
-	stop func()
+	// stop ends the manager in good order; kill ends it in the middle of whatever it does: its writes fail from that moment on.
+	stop, kill func()
 }
 
 func newWorld(t *testing.T, options ...func(*vcenter.Options)) *world {
@@ -78,7 +82,16 @@ func newWorld(t *testing.T, options ...func(*vcenter.Options)) *world {
 func (w *world) start() {
 	w.t.Helper()
 	config := rest.CopyConfig(restConfig)
-	config.Wrap(w.writes.wrap)
+	var dead atomic.Bool
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		counted := w.writes.wrap(next)
+		return roundTrip(func(r *http.Request) (*http.Response, error) {
+			if dead.Load() {
+				return nil, errors.New("the manager is dead")
+			}
+			return counted.RoundTrip(r)
+		})
+	})
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:  scheme,
 		Metrics: server.Options{BindAddress: "0"},
@@ -100,7 +113,13 @@ func (w *world) start() {
 		if err := <-done; err != nil {
 			w.t.Errorf("manager: %v", err)
 		}
-		w.stop = func() {}
+		w.stop, w.kill = func() {}, func() {}
+	}
+	w.kill = func() {
+		dead.Store(true)
+		cancel()
+		<-done
+		w.stop, w.kill = func() {}, func() {}
 	}
 }
 
