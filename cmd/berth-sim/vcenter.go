@@ -43,6 +43,10 @@ so that the thumbprint outlives a restart.`,
 	flags.DurationVar(&options.RoundTrip, "round-trip", 0, "time added to every request")
 	flags.DurationVar(&options.CloneTime, "clone-time", 0, "how long a clone takes")
 	flags.DurationVar(&options.ShutdownTime, "shutdown-time", time.Second, "how long a guest takes to shut down when asked")
+	flags.DurationVar(&options.SessionIdle, "session-idle", 0, "how long a session may be idle (default 30m, negative means for ever)")
+	flags.IntVar(&options.MaxSessions, "max-sessions", 0, "refuse logins when so many sessions are open, 0 means no limit")
+	flags.IntVar(&options.Lockout.Failures, "lockout", 0, "lock the account after so many failed logins in three minutes, 0 means never")
+	options.Lockout.Window, options.Lockout.Duration = 3*time.Minute, 5*time.Minute
 	_ = cmd.MarkFlagRequired("state-dir")
 	return cmd
 }

@@ -33,6 +33,7 @@ const (
 	portControllerManager = 10257
 	portVCenter           = 8443
 	portVCenterAdmin      = 8444
+	portGuests            = 8445
 )
 
 func (r Range) String() string { return fmt.Sprintf("127.%d.0.0/16", int(r)) }

@@ -34,6 +34,8 @@ type Record struct {
 	Bin string `json:"bin"`
 	// Without names the processes that were left out.
 	Without []string `json:"without,omitempty"`
+	// Arguments are added to a process's own, by its name.
+	Arguments map[string][]string `json:"arguments,omitempty"`
 	// Created is when the range was allocated.
 	Created time.Time `json:"created"`
 }

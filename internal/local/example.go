@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,7 +73,7 @@ func (e *Environment) ensureExample(ctx context.Context, progress Progress, say 
 		return err
 	}
 	say("waiting until every machine runs and every node is ready")
-	if err := e.awaitMachines(ctx, wantedMachines(all), progress); err != nil {
+	if err := e.awaitMachines(ctx, wantedMachines(all), progress, say); err != nil {
 		return err
 	}
 	e.Example = ExampleReady
@@ -152,7 +153,7 @@ func clusterOf(objects []*unstructured.Unstructured, controlPlane *unstructured.
 }
 
 // awaitMachines waits until each cluster has as many ready machines as wanted, and shows each machine's way there.
-func (e *Environment) awaitMachines(ctx context.Context, wanted map[string]int, progress Progress) error {
+func (e *Environment) awaitMachines(ctx context.Context, wanted map[string]int, progress Progress, say func(string)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, examplePatience, fmt.Errorf("not ready within %s", examplePatience))
 	defer cancel()
 	begun := map[string]time.Time{}
@@ -165,8 +166,15 @@ func (e *Environment) awaitMachines(ctx context.Context, wanted map[string]int, 
 			}
 		}
 	}()
-	err := e.watchMachines(ctx, func(machines []Machine) (bool, error) {
+	err := e.watchMachines(ctx, func(clusters []*unstructured.Unstructured, machines []Machine) (bool, error) {
 		last = machines
+		// Before there are machines, the cluster itself says what it waits for.
+		for _, cluster := range clusters {
+			c := conditionOf(cluster, "InfrastructureReady")
+			if _, ours := wanted[cluster.GetNamespace()+"/"+cluster.GetName()]; ours && c.status != "True" && c.message != "" {
+				say("infrastructure of " + cluster.GetName() + ": " + oneLine(c.message))
+			}
+		}
 		ready := map[string]int{}
 		for _, m := range machines {
 			if _, known := begun[m.Name]; !known {
@@ -200,7 +208,7 @@ func (e *Environment) awaitMachines(ctx context.Context, wanted map[string]int, 
 
 // describe is one line about where a machine is on its way.
 func (m Machine) describe() string {
-	parts := []string{m.Phase}
+	parts := []string{cmp.Or(m.Phase, "Created")}
 	if m.Slot != "" {
 		parts = append(parts, "slot "+m.Slot)
 	}

@@ -88,7 +88,7 @@ spec: {clusterName: demo, infrastructureRef: {kind: VSphereMachine, name: demo-c
 status:
   phase: Running
   nodeRef: {name: demo-cp-1}
-  addresses: [{type: Hostname, address: demo-cp-1}, {type: InternalIP, address: 127.64.1.21}]
+  addresses: [{type: Hostname, address: demo-cp-1}, {type: ExternalIP, address: 127.64.1.21}]
   conditions: [{type: NodeReady, status: "True"}]
 ---
 metadata: {name: demo-md-0-c, namespace: ns}

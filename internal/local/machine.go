@@ -30,7 +30,7 @@ type Machine struct {
 	Version string `json:"version,omitempty"`
 	// Slot is the host name of its place.
 	Slot string `json:"slot,omitempty"`
-	// Address is its first internal address.
+	// Address is its first address, an internal one if it has any.
 	Address string `json:"address,omitempty"`
 	Node    string `json:"node,omitempty"`
 	// Ready says that it runs and its Node is ready.
@@ -53,7 +53,7 @@ func (e *Environment) Machines(ctx context.Context) ([]Machine, error) {
 		return nil, err
 	}
 	lists := map[schema.GroupVersionResource][]*unstructured.Unstructured{}
-	for _, resource := range machineResources {
+	for _, resource := range []schema.GroupVersionResource{machineResource, vsphereMachineResource, vsphereVMResource} {
 		list, err := client.dynamic.Resource(resource).List(ctx, metav1.ListOptions{})
 		if apierrors.IsNotFound(err) {
 			continue
@@ -69,7 +69,7 @@ func (e *Environment) Machines(ctx context.Context) ([]Machine, error) {
 }
 
 // machineResources are the kinds that tell about a machine.
-var machineResources = []schema.GroupVersionResource{machineResource, vsphereMachineResource, vsphereVMResource}
+var machineResources = []schema.GroupVersionResource{machineResource, vsphereMachineResource, vsphereVMResource, clusterResource}
 
 // machinesOf joins the objects that describe each machine.
 func machinesOf(machines, infra, vms []*unstructured.Unstructured) []Machine {
@@ -97,7 +97,7 @@ func machinesOf(machines, infra, vms []*unstructured.Unstructured) []Machine {
 		row := Machine{
 			Namespace: m.GetNamespace(), Cluster: text("spec", "clusterName"), Name: m.GetName(), Role: "worker",
 			Phase: text("status", "phase"), Version: text("spec", "version"), Node: text("status", "nodeRef", "name"),
-			Address: internalAddress(m),
+			Address: addressOf(m),
 		}
 		if _, ok := m.GetLabels()[labelControlPlane]; ok {
 			row.Role = "control plane"
@@ -105,7 +105,7 @@ func machinesOf(machines, infra, vms []*unstructured.Unstructured) []Machine {
 		i := byName[m.GetNamespace()+"/"+text("spec", "infrastructureRef", "name")]
 		if i != nil {
 			row.Slot = cmp.Or(slots[key(i)], i.GetAnnotations()[infrav1.SlotHostnameAnnotation])
-			row.Address = cmp.Or(row.Address, internalAddress(i))
+			row.Address = cmp.Or(row.Address, addressOf(i))
 		}
 		row.Ready = row.Phase == phaseRunning && conditionStatus(m, "NodeReady") == "True"
 		if !row.Ready {
@@ -122,12 +122,14 @@ func machinesOf(machines, infra, vms []*unstructured.Unstructured) []Machine {
 	return all
 }
 
-func internalAddress(object *unstructured.Unstructured) string {
+func addressOf(object *unstructured.Unstructured) string {
 	addresses, _, _ := unstructured.NestedSlice(object.Object, "status", "addresses")
-	for _, a := range addresses {
-		if fields, ok := a.(map[string]any); ok && fields["type"] == "InternalIP" {
-			s, _ := fields["address"].(string)
-			return s
+	for _, kind := range []string{"InternalIP", "ExternalIP"} {
+		for _, a := range addresses {
+			if fields, ok := a.(map[string]any); ok && fields["type"] == kind {
+				s, _ := fields["address"].(string)
+				return s
+			}
 		}
 	}
 	return ""
@@ -135,18 +137,20 @@ func internalAddress(object *unstructured.Unstructured) string {
 
 // waitsFor finds the earliest thing on a machine's way that is not there yet, and what is said about it.
 func waitsFor(machine, infra *unstructured.Unstructured) string {
+	if c := conditionOf(machine, "Deleting"); c.status == "True" {
+		return oneLine(c.message)
+	}
+	if c := conditionOf(machine, "BootstrapConfigReady"); c.status != "True" && c.message != "" {
+		return oneLine(c.message)
+	}
 	if infra != nil {
+		// The machine's own condition repeats the message, without the reason, and later.
 		if c := conditionOf(infra, "Ready"); c.status == "False" && c.message != "" {
 			return oneLine(c.reason + ": " + c.message)
 		}
 	}
-	for _, kind := range []string{"Deleting", "BootstrapConfigReady", "InfrastructureReady", "NodeReady", "Ready"} {
-		c := conditionOf(machine, kind)
-		bad := "False"
-		if kind == "Deleting" {
-			bad = "True"
-		}
-		if (c.status == bad || (c.status == "Unknown" && bad == "False")) && c.message != "" {
+	for _, kind := range []string{"InfrastructureReady", "NodeReady", "Ready"} {
+		if c := conditionOf(machine, kind); c.status != "True" && c.message != "" {
 			return oneLine(c.message)
 		}
 	}
@@ -157,9 +161,9 @@ func oneLine(text string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// watchMachines calls seen with the machines of all clusters, first with those that exist and then whenever one of them
+// watchMachines calls seen with all clusters and their machines, first with those that exist and then whenever one of them
 // changes, until seen returns true or an error, or the context ends.
-func (e *Environment) watchMachines(ctx context.Context, seen func([]Machine) (bool, error)) error {
+func (e *Environment) watchMachines(ctx context.Context, seen func(clusters []*unstructured.Unstructured, machines []Machine) (bool, error)) error {
 	client, err := e.client()
 	if err != nil {
 		return err
@@ -205,7 +209,10 @@ func (e *Environment) watchMachines(ctx context.Context, seen func([]Machine) (b
 			return context.Cause(ctx)
 		case <-changed:
 		}
-		done, err := seen(machinesOf(objectsIn(stores[machineResource]), objectsIn(stores[vsphereMachineResource]), objectsIn(stores[vsphereVMResource])))
+		done, err := seen(
+			objectsIn(stores[clusterResource]),
+			machinesOf(objectsIn(stores[machineResource]), objectsIn(stores[vsphereMachineResource]), objectsIn(stores[vsphereVMResource])),
+		)
 		if done || err != nil {
 			return err
 		}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-dev/berth/internal/sim/guest"
 )
 
 // State sums an environment up.
@@ -33,6 +35,8 @@ type Status struct {
 	Processes []Process `json:"processes"`
 	// Machines of all clusters; empty if the API server cannot be asked.
 	Machines []Machine `json:"machines,omitempty"`
+	// Guests are the simulated guests.
+	Guests []guest.Status `json:"guests,omitempty"`
 }
 
 // Process is one process of an environment as it is now.
@@ -88,6 +92,10 @@ func (e *Environment) Status(ctx context.Context) (Status, error) {
 			// The machines are an extra: what is wrong with the server is said of the server.
 			status.Machines, _ = e.Machines(ctx)
 		}
+	}
+	if files, err := e.Guests(); err == nil {
+		// There are none before the first virtual machine.
+		status.Guests, _ = files.Guests()
 	}
 	switch {
 	case lost:

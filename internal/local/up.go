@@ -25,6 +25,8 @@ type Options struct {
 	Bin string
 	// Without names processes to leave out, for tests that play their part or do not need them.
 	Without []string
+	// Arguments are added to those of a process, by its name, for measurements and tests: of a flag given twice the last counts.
+	Arguments map[string][]string
 	// Progress hears what happens; nil means nobody does.
 	Progress Progress
 }
@@ -46,6 +48,11 @@ func (o *Options) complete() error {
 	for _, name := range o.Without {
 		if !slices.Contains(allProcesses, name) {
 			return fmt.Errorf("no process is called %q; there are %v", name, allProcesses)
+		}
+	}
+	for name := range o.Arguments {
+		if !slices.Contains(allProcesses, name) {
+			return fmt.Errorf("arguments for a process called %q, which does not exist; there are %v", name, allProcesses)
 		}
 	}
 	if o.Bin == "" {
@@ -135,7 +142,7 @@ func create(o Options) (*Environment, net.Listener, error) {
 	switch {
 	case errors.Is(err, ErrNoEnvironment):
 		e = &Environment{Dir: o.Dir, Record: Record{
-			Provider: o.Provider, Bin: o.Bin, Without: o.Without, Created: time.Now().UTC().Truncate(time.Second),
+			Provider: o.Provider, Bin: o.Bin, Without: o.Without, Arguments: o.Arguments, Created: time.Now().UTC().Truncate(time.Second),
 		}}
 		if !o.Bare {
 			e.Example = ExampleWanted
@@ -154,7 +161,7 @@ func create(o Options) (*Environment, net.Listener, error) {
 	if !o.Bare && e.Example == "" {
 		e.Example = ExampleWanted
 	}
-	e.Bin, e.Without = o.Bin, o.Without
+	e.Bin, e.Without, e.Arguments = o.Bin, o.Without, o.Arguments
 	return e, nil, errors.Join(e.write(), retake(e.Dir, e.Range))
 }
 
@@ -196,20 +203,25 @@ func (e *Environment) steps() ([]step, error) {
 	process(ControllerManagerProcess, APIServerProcess)
 	add(stepNamespaces, func(ctx context.Context, _ func(string)) error { return e.awaitNamespaces(ctx) }, APIServerProcess)
 
+	// A manager ends if a kind that it watches is not defined, and they watch each other's.
+	var definitions []string
+	for _, m := range e.capiManagers() {
+		definitions = append(definitions, definitionsOf(m.process))
+	}
 	for _, m := range e.capiManagers() {
 		objects, err := e.capiObjects(m)
 		if err != nil {
 			return nil, err
 		}
 		component(m.process, m.component, objects)
-		process(m.process, definitionsOf(m.process), definitionsOf(CoreProcess))
+		process(m.process, definitions...)
 	}
 	objects, err := e.berthObjects()
 	if err != nil {
 		return nil, err
 	}
 	component(ManagerProcess, e.berthComponent(), objects)
-	process(ManagerProcess, definitionsOf(ManagerProcess), definitionsOf(CoreProcess), definitionsOf(ControlPlaneProcess))
+	process(ManagerProcess, append(definitions, definitionsOf(ManagerProcess))...)
 	process(VCenterProcess)
 	process(GuestsProcess, VCenterProcess)
 	return steps, nil
@@ -245,6 +257,7 @@ func (e *Environment) programs() (map[string]program, error) {
 		if err != nil {
 			return nil, err
 		}
+		p.args = append(p.args, e.Arguments[name]...)
 		all[name] = p
 	}
 	return all, nil

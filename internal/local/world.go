@@ -136,6 +136,11 @@ func (e *Environment) manager() (program, error) {
 	}, nil
 }
 
+// ManagerMetrics is the URL of berth-manager's metrics.
+func (e *Environment) ManagerMetrics() string {
+	return "http://" + hostPort(e.Range.Management(), managerWebhookPort+200) + "/metrics"
+}
+
 // VCenterServer is the address of the simulated vCenter as a VSphereCluster names it.
 func (e *Environment) VCenterServer() string { return hostPort(e.Range.VCenter(), portVCenter) }
 
@@ -196,7 +201,9 @@ func (e *Environment) guests() (program, error) {
 		args: []string{
 			"guests", "--vcenter=https://" + e.VCenterServer() + "/sdk", "--admin=" + e.VCenterAdmin(),
 			"--username=" + vcenterUser, "--password=" + vcenterPassword, "--state-dir=" + e.Dir,
+			"--health-addr=" + hostPort(e.Range.VCenter(), portGuests),
 		},
+		ready: answers("http://"+hostPort(e.Range.VCenter(), portGuests)+"/healthz", nil),
 	}, nil
 }
 

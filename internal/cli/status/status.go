@@ -2,6 +2,7 @@
 package status
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"github.com/berth-dev/berth/internal/cli/exit"
 	"github.com/berth-dev/berth/internal/cli/output"
 	"github.com/berth-dev/berth/internal/local"
+	"github.com/berth-dev/berth/internal/sim/guest"
 )
 
 // New is the command.
@@ -67,11 +69,28 @@ func table(w io.Writer, s local.Status) error {
 	if err := output.Columns(w, []string{"PROCESS", "STATE", "PID", "AGE", "WHAT IT IS", "MESSAGE"}, rows); err != nil {
 		return err
 	}
-	if len(s.Machines) == 0 {
+	if len(s.Machines) > 0 {
+		fmt.Fprintln(w)
+		if err := Machines(w, s.Machines); err != nil {
+			return err
+		}
+	}
+	return failedGuests(w, s)
+}
+
+// failedGuests shows the guests on which something went wrong, and where to read what.
+func failedGuests(w io.Writer, s local.Status) error {
+	var rows [][]string
+	for _, g := range s.Guests {
+		if g.Phase == guest.PhaseFailed {
+			rows = append(rows, []string{cmp.Or(g.HostName, g.VM), g.VM, g.Message})
+		}
+	}
+	if len(rows) == 0 {
 		return nil
 	}
 	fmt.Fprintln(w)
-	return Machines(w, s.Machines)
+	return output.Columns(w, []string{"FAILED GUEST", "VM", "MESSAGE (berth guest console NAME says more)"}, rows)
 }
 
 // Machines writes a table of machines.

@@ -4,6 +4,7 @@ package up
 import (
 	"fmt"
 	"io"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -63,16 +64,15 @@ func report(w io.Writer, e *local.Environment, machines []local.Machine, took ti
 		}
 		fmt.Fprintln(w)
 	}
-	kubectl := filepath.Join(e.Bin, "kubectl")
 	rows := [][]string{
-		{"export KUBECONFIG=" + e.Kubeconfig(), "the management cluster"},
-		{kubectl + " get clusters,machines -A", "what Cluster API sees"},
+		{environment(e), "kubectl, berth and the management cluster in this shell"},
+		{"kubectl get clusters,machines -A", "what Cluster API sees"},
 	}
 	if len(machines) > 0 {
 		m := machines[len(machines)-1]
 		rows = append(rows,
-			[]string{kubectl + " get vspheremachineconfigpools -n " + m.Namespace + " -o yaml", "the places: who holds which slot, and its disks"},
-			[]string{e.Command("kubeconfig --cluster " + m.Cluster + " --path"), "the kubeconfig of the cluster itself"},
+			[]string{"kubectl get vspheremachineconfigpools -n " + m.Namespace + " -o yaml", "the places: who holds which slot, and its disks"},
+			[]string{"kubectl --kubeconfig $(" + e.Command("kubeconfig --cluster "+m.Cluster+" --path") + ") get nodes", "inside the cluster"},
 		)
 		if m.Node != "" {
 			rows = append(rows, []string{e.Command("guest ls " + m.Node + " /"), "files inside a guest"})
@@ -83,4 +83,13 @@ func report(w io.Writer, e *local.Environment, machines []local.Machine, took ti
 		[]string{e.Command("down --purge"), "stop and remove all of it"},
 	)
 	return output.Columns(w, []string{"NEXT", ""}, rows)
+}
+
+// environment is the line that makes the lines below it work in a shell.
+func environment(e *local.Environment) string {
+	line := "export "
+	if found, err := exec.LookPath("berth"); err != nil || filepath.Dir(found) != e.Bin {
+		line += "PATH=" + e.Bin + ":$PATH "
+	}
+	return line + "KUBECONFIG=" + e.Kubeconfig()
 }
