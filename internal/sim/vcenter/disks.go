@@ -219,7 +219,27 @@ func (s *strict) disk(p place) (diskFile, bool) {
 	if err != nil {
 		return diskFile{}, false
 	}
-	return s.register(p, "", descriptor.Capacity()), true
+	return s.register(p, s.shownUUID(p), descriptor.Capacity()), true
+}
+
+// shownUUID is the UUID that a device backed by the file shows already, in a VM that came to be without the strict layer
+// (an import).
+func (s *strict) shownUUID(p place) string {
+	ctx := s.server.internalContext()
+	for _, vm := range s.census.machines() {
+		id := ""
+		ctx.WithLock(vm, func() {
+			for _, disk := range disksOf(vm) {
+				if backingFile(disk) == p.path {
+					id = backingUUID(disk)
+				}
+			}
+		})
+		if dc := s.datacenterOf(ctx, vm.Self); id != "" && dc == p.datacenter {
+			return id
+		}
+	}
+	return ""
 }
 
 // register records a VMDK that now exists. An empty id means a new one.

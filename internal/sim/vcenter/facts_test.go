@@ -11,6 +11,8 @@ import (
 	"github.com/vmware/govmomi/pbm"
 	"github.com/vmware/govmomi/property"
 	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vapi/cluster"
+	"github.com/vmware/govmomi/vapi/rest"
 	"github.com/vmware/govmomi/view"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
@@ -224,6 +226,58 @@ func TestFactSnapshots(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(task.Wait(s.ctx)).To(Succeed())
 	g.Expect(s.read(vm).Snapshot.CurrentSnapshot).NotTo(BeNil())
+}
+
+// VS-S28: cluster modules are a set: adding twice is no error, but not done either.
+func TestFactClusterModules(t *testing.T) {
+	g := NewWithT(t)
+	s := start(t, vcenter.Options{})
+	vm := s.mustClone("demo-1")
+	client := rest.NewClient(s.client.Client)
+	g.Expect(client.Login(s.ctx, s.server.Userinfo())).To(Succeed())
+	modules := cluster.NewManager(client)
+	compute, err := s.finder.ClusterComputeResource(s.ctx, "cl-a")
+	g.Expect(err).NotTo(HaveOccurred())
+	id, err := modules.CreateModule(s.ctx, compute)
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, done := range []bool{true, false} {
+		g.Expect(modules.AddModuleMembers(s.ctx, id, vm.Reference())).To(Equal(done))
+	}
+	members, err := modules.ListModuleMembers(s.ctx, id)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(members).To(Equal([]types.ManagedObjectReference{vm.Reference()}))
+}
+
+// VS-S29: VM groups and host groups.
+func TestFactGroups(t *testing.T) {
+	g := NewWithT(t)
+	s := start(t, vcenter.Options{})
+	vm := s.mustClone("demo-1")
+	compute, err := s.finder.ClusterComputeResource(s.ctx, "cl-a")
+	g.Expect(err).NotTo(HaveOccurred())
+	task, err := compute.Reconfigure(s.ctx, &types.ClusterConfigSpecEx{GroupSpec: []types.ClusterGroupSpec{{
+		ArrayUpdateSpec: types.ArrayUpdateSpec{Operation: types.ArrayUpdateOperationAdd},
+		Info:            &types.ClusterVmGroup{ClusterGroupInfo: types.ClusterGroupInfo{Name: "workers"}, Vm: []types.ManagedObjectReference{vm.Reference()}},
+	}}}, true)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(task.Wait(s.ctx)).To(Succeed())
+	config, err := compute.Configuration(s.ctx)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(config.Group).To(HaveLen(1))
+}
+
+// A task that ended long ago is not there any more.
+func TestFactOldTasksVanish(t *testing.T) {
+	g := NewWithT(t)
+	s := start(t, vcenter.Options{TaskRetention: time.Second})
+	vm := s.mustClone("demo-1")
+	task, err := vm.PowerOn(s.ctx)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(task.Wait(s.ctx)).To(Succeed())
+	g.Eventually(func() bool {
+		var got mo.Task
+		return faultAs[*types.ManagedObjectNotFound](task.Properties(s.ctx, task.Reference(), []string{"info"}, &got))
+	}, 15*time.Second, 100*time.Millisecond).Should(BeTrue())
 }
 
 // VS-S30: custom fields.

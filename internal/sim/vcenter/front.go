@@ -35,7 +35,7 @@ func (s *Server) front(next http.Handler) http.Handler {
 		client := r.UserAgent()
 		if !strings.Contains(r.Header.Get("Content-Type"), "xml") {
 			s.counters.call(r.Context(), client, "REST "+r.Method+" "+r.URL.Path)
-			next.ServeHTTP(w, r)
+			s.rest.serve(w, r, next)
 			return
 		}
 		body, err := io.ReadAll(r.Body)

@@ -46,6 +46,9 @@ type Options struct {
 	// ShutdownTime is how long a guest takes to shut down when asked.
 	ShutdownTime time.Duration
 
+	// TaskRetention is how long tasks that ended can be asked about. Default 10 minutes.
+	TaskRetention time.Duration
+
 	// MaxSessions refuses further logins when so many sessions are open. 0 means no limit.
 	MaxSessions int
 	// SessionIdle ends a session that made no call for so long. Default 30 minutes, as vCenter; negative means never.
@@ -80,6 +83,7 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.Username, DefaultUsername)
 	setDefault(&o.Password, DefaultPassword)
 	setDefault(&o.Version, DefaultVersion)
+	setDefault(&o.TaskRetention, 10*time.Minute)
 	setDefault(&o.SessionIdle, 30*time.Minute)
 	if o.Inventory == nil {
 		o.Inventory = DefaultInventory()

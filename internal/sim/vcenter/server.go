@@ -21,6 +21,7 @@ import (
 	_ "github.com/vmware/govmomi/pbm/simulator"
 	"github.com/vmware/govmomi/simulator"
 	_ "github.com/vmware/govmomi/sts/simulator"
+	_ "github.com/vmware/govmomi/vapi/cluster/simulator"
 	_ "github.com/vmware/govmomi/vapi/simulator"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/types"
@@ -44,6 +45,7 @@ type Server struct {
 	stopped     chan struct{}
 	closeOnce   sync.Once
 	background  background
+	rest        restSessions
 }
 
 // starting serialises Start: vcsim keeps its default settings in package variables.
@@ -165,7 +167,7 @@ func (s *Server) serve() {
 	s.adminServer = &http.Server{Handler: s.adminHandler(), ReadHeaderTimeout: time.Minute}
 	s.serving.Go(func() { s.run(s.apiServer, tls.NewListener(s.api, config)) })
 	s.serving.Go(func() { s.run(s.adminServer, s.admin) })
-	s.serving.Go(s.strict.watchSessions)
+	s.serving.Go(s.strict.sweep)
 }
 
 func (s *Server) run(server *http.Server, listener net.Listener) {

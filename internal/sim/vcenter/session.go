@@ -123,31 +123,36 @@ func (s *strict) sessionEnded(key string) {
 	}
 }
 
-// watchSessions finds sessions that expired.
-func (s *strict) watchSessions() {
-	ticker := time.NewTicker(10 * time.Second)
+// sweep looks from time to time for sessions that expired, and forgets old tasks.
+func (s *strict) sweep() {
+	ticker := time.NewTicker(min(10*time.Second, max(s.server.opts.TaskRetention, 100*time.Millisecond)))
 	defer ticker.Stop()
 	for {
 		select {
 		case <-s.server.stopped:
 			return
-		case <-ticker.C:
+		case now := <-ticker.C:
+			s.sweepSessions()
+			s.sweepTasks(now.Add(-s.server.opts.TaskRetention))
 		}
-		open := map[string]bool{}
-		for _, session := range s.server.sessions() {
-			open[session.Key] = true
+	}
+}
+
+func (s *strict) sweepSessions() {
+	open := map[string]bool{}
+	for _, session := range s.server.sessions() {
+		open[session.Key] = true
+	}
+	s.mu.Lock()
+	var lost []string
+	for key, session := range s.sessions {
+		if !open[key] && session.UserName != "" {
+			lost = append(lost, key)
 		}
-		s.mu.Lock()
-		var lost []string
-		for key, session := range s.sessions {
-			if !open[key] && session.UserName != "" {
-				lost = append(lost, key)
-			}
-		}
-		s.mu.Unlock()
-		for _, key := range lost {
-			s.sessionEnded(key)
-		}
+	}
+	s.mu.Unlock()
+	for _, key := range lost {
+		s.sessionEnded(key)
 	}
 }
 

@@ -113,5 +113,7 @@ func TestTagsOverREST(t *testing.T) {
 	attached, err := manager.GetAttachedTags(s.ctx, vm.Reference())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(attached).To(HaveLen(1))
+	g.Expect(s.server.World().Sessions).To(HaveLen(2))
 	g.Expect(client.Logout(s.ctx)).To(Succeed())
+	g.Expect(s.server.World().Sessions).To(HaveLen(1))
 }

@@ -19,7 +19,7 @@ func (s *Server) World() *World {
 	ctx := s.internalContext()
 	world := &World{
 		Time: time.Now(), VMs: []VM{}, Disks: s.strict.disks.list(), Files: []File{}, Datastores: []Datastore{},
-		Folders: []string{}, Sessions: s.sessions(),
+		Folders: []string{}, Sessions: append(s.sessions(), s.rest.list(s.opts.SessionIdle)...),
 	}
 	for _, vm := range s.vms() {
 		ctx.WithLock(vm, func() { world.VMs = append(world.VMs, s.describe(ctx, vm)) })

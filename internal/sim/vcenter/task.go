@@ -127,6 +127,25 @@ func (s *strict) finish(ctx *simulator.Context, task *simulator.Task, result typ
 	ctx.Map.AtomicUpdate(ctx, task, changes)
 }
 
+// sweepTasks forgets tasks that ended before the time given, as vCenter does: who asks for one later learns that it is not
+// there.
+func (s *strict) sweepTasks(before time.Time) {
+	ctx := s.server.internalContext()
+	for _, object := range s.server.registry.AllReference("Task") {
+		task, ok := object.(*simulator.Task)
+		if !ok {
+			continue
+		}
+		old := false
+		ctx.WithLock(task, func() {
+			old = ended(task.Info.State) && task.Info.CompleteTime != nil && task.Info.CompleteTime.Before(before)
+		})
+		if old {
+			s.server.registry.Remove(ctx, task.Self)
+		}
+	}
+}
+
 // messageOf is the sentence vCenter would show for a fault.
 func messageOf(fault types.BaseMethodFault) string {
 	if list := fault.GetMethodFault().FaultMessage; len(list) > 0 {

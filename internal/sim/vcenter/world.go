@@ -98,9 +98,11 @@ type Datastore struct {
 	FreeBytes     int64  `json:"freeBytes"`
 }
 
-// Session is an open session of the vSphere API.
+// Session is an open session.
 type Session struct {
-	Key        string    `json:"key"`
+	Key string `json:"key"`
+	// REST: the session is one of the REST endpoints (tags, cluster modules), not of the vSphere API.
+	REST       bool      `json:"rest,omitempty"`
 	User       string    `json:"user"`
 	UserAgent  string    `json:"userAgent"`
 	Login      time.Time `json:"login"`
