@@ -12,7 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// cases is the whole table: every combination of facts and kinds of row.
+// cases is the whole table: every combination of facts, every kind of row.
 func cases() (facts []Facts, rows []Row) {
 	bools := []bool{false, true}
 	for _, identity := range []string{"6000c29a", ""} {
@@ -73,6 +73,9 @@ func TestScriptAndGoDecideAlike(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range facts {
 		for _, r := range rows {
+			if (f.Devices != 1 || r.Identity == "") && f.Content != Blank {
+				continue // decided before anybody looks at the content
+			}
 			n++
 			d := Decide(f, r)
 			kind := "persistent"
