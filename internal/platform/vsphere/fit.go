@@ -18,13 +18,17 @@ import (
 	"github.com/berth-dev/berth/internal/machine"
 )
 
-// current is the state of a server for an act on it: from the store while that is good, else live.
+// current is the state of a server for an act on it: from the store while that is good, from the live read that the caller has
+// just made, else live.
 func (s *Session) current(ctx context.Context, server *machine.Server) (vm, error) {
 	ref, ok := parseRef(server.ServerID)
 	if !ok {
 		return vm{}, refused(ReasonBadShape, "%q is not a virtual machine's reference", server.ServerID)
 	}
 	if v, known := s.observer.known(ref); known && ours(v, server.Mark) {
+		return v, nil
+	}
+	if v, known := s.observer.recent(ref); known && ours(v, server.Mark) {
 		return v, nil
 	}
 	return s.live(ctx, server)

@@ -60,6 +60,9 @@ type watchedVM struct {
 	seen bool
 	// staleUntil: something of ours ended without the collector telling; until then it may not have told the effect either.
 	staleUntil time.Time
+	// live is the last live read, good for an act right after it (see recent).
+	live   vm
+	liveAt time.Time
 	// promise is what the end of an operation promised and the collector has to show before the store counts again.
 	promise func(vm) bool
 	// gone: it left the inventory.
@@ -269,7 +272,7 @@ func (o *observer) applyVM(u types.ObjectUpdate) []machine.Mark {
 	if !entered && w.vm.equal(next) {
 		return nil
 	}
-	w.vm = next
+	w.vm, w.liveAt = next, time.Time{}
 	if w.promise != nil && w.promise(next) {
 		w.promise = nil
 	}
@@ -417,9 +420,24 @@ func (o *observer) took(v vm, mark machine.Mark) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	w := o.watchLocked(v.ref, mark)
+	w.live, w.liveAt = v, time.Now()
 	if !w.seen {
 		w.vm = v
 	}
+}
+
+// recentRead is how long a live read is good enough for an act that follows it; the read is dropped when anything is started.
+const recentRead = 2 * time.Second
+
+// recent returns the live read that the caller of an act has just made, so that the act does not make it again.
+func (o *observer) recent(ref types.ManagedObjectReference) (vm, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	w, ok := o.vms[ref]
+	if !ok || w.gone || time.Since(w.liveAt) > recentRead || o.inFlight(ref) {
+		return vm{}, false
+	}
+	return w.live, true
 }
 
 func (o *observer) health() error {

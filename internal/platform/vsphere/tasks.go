@@ -246,6 +246,9 @@ func (s *Session) start(ctx context.Context, a act, call func(context.Context) (
 	}
 	op := machine.Operation{Ref: ref.Value, Kind: kind, Mark: mark}
 	t := o.register(op, entity)
+	if w, ok := o.vms[entity]; ok {
+		w.liveAt = time.Time{}
+	}
 	t.started, t.promise = time.Now(), a.promise
 	if !t.over() {
 		o.followSlow(t)
@@ -259,7 +262,7 @@ func (s *Session) start(ctx context.Context, a act, call func(context.Context) (
 // doubt makes look-ups of a virtual machine live for a while.
 func (o *observer) doubt(ref types.ManagedObjectReference) {
 	if w, ok := o.vms[ref]; ok {
-		w.staleUntil = time.Now().Add(o.c.cfg.CallTimeout)
+		w.liveAt, w.staleUntil = time.Time{}, time.Now().Add(o.c.cfg.CallTimeout)
 	}
 }
 
