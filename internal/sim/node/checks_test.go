@@ -213,8 +213,11 @@ func checkEviction(ctx context.Context, t *testing.T, client kubernetes.Interfac
 		proxies, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=kube-proxy"})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(proxies.Items).To(HaveLen(3))
-		for _, proxy := range proxies.Items {
-			g.Expect(proxy.Status.Phase).To(Equal(corev1.PodRunning))
+		dns, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=kube-dns"})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(dns.Items).To(HaveLen(2))
+		for _, addon := range append(proxies.Items, dns.Items...) {
+			g.Expect(addon.Status.Phase).To(Equal(corev1.PodRunning))
 		}
 	}, "10s", "100ms").Should(Succeed())
 	g.Expect(pods.EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "app", Namespace: metav1.NamespaceDefault}})).To(Succeed())

@@ -76,10 +76,6 @@ func runScheduler(ctx context.Context, c Config, kubeconfig string) {
 // quietly: a control plane that is coming up or going down is no news for the log of the program that runs the guests.
 func quietly(context.Context, *cache.Reflector, error) {}
 
-// waits: the cluster's DNS is left pending. Nothing here resolves names, and a pod that must be evicted costs each drain of
-// a control plane Cluster API's fixed pause of 20 s.
-func waits(pod *corev1.Pod) bool { return pod.Labels["k8s-app"] == "kube-dns" }
-
 func (s *scheduler) pass(ctx context.Context) {
 	pods, err := s.pods.List(labels.Everything())
 	if err != nil {
@@ -95,7 +91,7 @@ func (s *scheduler) pass(ctx context.Context) {
 		switch {
 		case p.Spec.NodeName != "":
 			load[p.Spec.NodeName]++
-		case p.DeletionTimestamp == nil && p.Spec.SchedulerName == corev1.DefaultSchedulerName && len(p.Spec.SchedulingGates) == 0 && !waits(p):
+		case p.DeletionTimestamp == nil && p.Spec.SchedulerName == corev1.DefaultSchedulerName && len(p.Spec.SchedulingGates) == 0:
 			pending = append(pending, p)
 		}
 	}
