@@ -101,3 +101,34 @@ func TestAClusterOfSimulatedNodes(t *testing.T) {
 		checkMemberRemoval(ctx, t, first, cp2.APIServer())
 	})
 }
+
+// TestAnOldKubernetesRunsOnTheProgramsAtHand: what a guest says about its version is its configuration's (E9); flags that only
+// the old programs had are left out.
+func TestAnOldKubernetesRunsOnTheProgramsAtHand(t *testing.T) {
+	g := NewWithT(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	guest := newGuest(t, "old-1")
+	n, err := node.Init(ctx, guest.Config, fmt.Appendf(nil, `apiVersion: kubeadm.k8s.io/v1beta3
+kind: ClusterConfiguration
+controlPlaneEndpoint: %[1]s:6443
+kubernetesVersion: v1.25.15
+apiServer: {extraArgs: {cloud-provider: external, profiling: "false"}}
+---
+apiVersion: kubeadm.k8s.io/v1beta3
+kind: InitConfiguration
+nodeRegistration: {kubeletExtraArgs: {cloud-provider: external, node-ip: %[1]s}}
+`, guest.address()))
+	g.Expect(err).NotTo(HaveOccurred())
+	defer n.Kill()
+	rc, err := clientcmd.RESTConfigFromKubeConfig(guest.read(t, "etc/kubernetes/admin.conf"))
+	g.Expect(err).NotTo(HaveOccurred())
+	client, err := kubernetes.NewForConfig(rc)
+	g.Expect(err).NotTo(HaveOccurred())
+	registered, err := client.CoreV1().Nodes().Get(ctx, "old-1", metav1.GetOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(registered.Status.NodeInfo.KubeletVersion).To(Equal("v1.25.15"))
+	stored, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "kubeadm-config", metav1.GetOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(stored.Data["ClusterConfiguration"]).To(And(ContainSubstring("kubernetesVersion: v1.25.15"), ContainSubstring("kubeadm.k8s.io/v1beta3")))
+}
