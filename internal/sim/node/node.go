@@ -1,10 +1,3 @@
-// Package node is what happens on a simulated guest once its cloud-init runs kubeadm: certificates, static pods, the etcd
-// member, kube-apiserver and kube-controller-manager as real processes on the guest's own loopback addresses, the bootstrap
-// handshake, and a kubelet that keeps the Node, its lease, its mirror pods and port 10250.
-//
-// Everything durable lives on the guest's disks, under the paths the real programs use (/etc/kubernetes, /var/lib/etcd,
-// /var/lib/kubelet), so that a power cycle finds what the last life left and a rebuilt guest finds only what its disks kept.
-// The package knows nothing of the cloud that runs the guest.
 package node
 
 import (
