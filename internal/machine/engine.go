@@ -36,11 +36,11 @@ type failure struct {
 
 // Pauses. Waits end by events; safetyNet is for the event that never comes.
 const (
-	firstPause     = 5 * time.Second
+	firstPause     = time.Second
 	longestPause   = 2 * time.Minute
 	safetyNet      = time.Minute
 	recordAgain    = time.Second
-	lookAgain      = 5 * time.Second
+	lookAgain      = 2 * time.Second
 	attachedAgain  = 30 * time.Second
 	unreadableLook = time.Minute
 	lostLook       = 5 * time.Minute

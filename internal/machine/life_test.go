@@ -379,3 +379,66 @@ func TestBootstrapDataMustBeReadable(t *testing.T) {
 		t.Error("it was fitted without user data")
 	}
 }
+
+// VS-A22: a place is not given back while any server has one of its disks, even if the machine's own server is gone.
+func TestDiskHeldElsewhereKeepsThePlace(t *testing.T) {
+	w, p, a := single(t)
+	p.passes(2, a)
+	written := w.cloud.Contents()
+	for address := range written {
+		w.cloud.Move(address, "thief") // by a person, while the machine runs
+	}
+	p.remove(a)
+	r := p.passes(5, a)
+	expect(t, r, machine.Fail, machine.ReasonDiskStillAttached, "thief", "detach it there")
+	if a.gone || w.state.Records[0].State != slot.Held {
+		t.Errorf("gone %v, slot %+v", a.gone, w.state.Records[0])
+	}
+	for address := range written {
+		w.cloud.Move(address, "")
+	}
+	p.passes(5, a)
+	if !a.gone {
+		t.Errorf("it does not go: %s %s", a.report.Reason, a.report.Message)
+	}
+}
+
+// VS-D18: every disk of the place is there before the first start, the ephemeral ones too.
+func TestMissingEphemeralDiskKeepsItOff(t *testing.T) {
+	w, p, a := single(t)
+	life, _ := p.life(a)
+	life.BeforePowerOn = func(context.Context, *machine.Server) machine.Result {
+		return machine.Result{Outcome: machine.Wait, Reason: "StaleNode"}
+	}
+	p.engine.Create(context.Background(), life)
+	w.cloud.RemoveVolume("vm-a/scratch")
+	expect(t, p.passes(2, a), machine.Wait, machine.ReasonFitting, "ephemeral disk scratch")
+	if w.calls("PowerOn") != 0 {
+		t.Error("it was started")
+	}
+}
+
+// A server to which one of our identities leads, but whose mark is another's, is not ours.
+func TestMarkDecides(t *testing.T) {
+	w, p, a := single(t)
+	p.passes(2, a)
+	w.cloud.Remark("vm-a", "somebody")
+	expect(t, p.passes(1, a), machine.Fail, machine.ReasonServerNotOurs, "somebody")
+	p.remove(a)
+	p.passes(5, a)
+	if len(w.cloud.Servers()) != 1 || w.calls("PowerOff") != 0 {
+		t.Error("a server with another mark was touched")
+	}
+}
+
+// An operation that the platform has forgotten has ended: nothing more is to be waited for.
+func TestForgottenCreationHasEnded(t *testing.T) {
+	w, p, a := single(t)
+	w.cloud.AddServer("other", "x")
+	a.spec = &machine.ServerSpec{Name: "vm-a", Mark: "mark-a", Place: ptr(place("w-1", "10.0.0.11/24"))}
+	a.notes.Operation = machine.Operation{Ref: "long ago", Kind: machine.OpCreate}
+	p.remove(a)
+	if p.pass(a); !a.gone {
+		t.Errorf("it does not go: %s %s", a.report.Reason, a.report.Message)
+	}
+}

@@ -292,3 +292,20 @@ func TestRandomSchedules(t *testing.T) {
 		}
 	})
 }
+
+// A place that is given back while its disks are being made gets no disk any more.
+func TestNoDiskForAPlaceThatWasGivenBack(t *testing.T) {
+	b := newBench(t, "w-1")
+	got := b.claim("a")
+	b.store.meddle = func(s *store) {
+		s.meddle = nil
+		s.state.Records = []slot.Record{{HostName: "w-1", State: slot.Released, Holder: holder("a")}}
+		s.version++
+	}
+	if _, err := b.ensure("a", got); !machine.Is(err, machine.NotFound) {
+		t.Errorf("%v", err)
+	}
+	if len(b.cloud.Contents()) != 0 || len(b.store.state.Disks) != 0 {
+		t.Errorf("volumes %v, records %+v", b.cloud.Contents(), b.store.state.Disks)
+	}
+}

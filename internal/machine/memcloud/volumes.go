@@ -3,6 +3,7 @@ package memcloud
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/berth-dev/berth/internal/machine"
@@ -214,4 +215,36 @@ func (c *Cloud) Power(name string) machine.PowerState {
 		}
 	}
 	return ""
+}
+
+// Move takes a volume off whatever server has it and attaches it to the named one, which is made if need be; "" leaves it
+// unattached.
+func (c *Cloud) Move(address, to string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := c.volumes[address]
+	for _, s := range c.servers {
+		s.disks = slices.DeleteFunc(s.disks, func(d string) bool { return d == address })
+	}
+	v.server = ""
+	if to == "" {
+		return
+	}
+	i := slices.IndexFunc(c.servers, func(s *server) bool { return s.name == to })
+	if i < 0 {
+		c.servers = append(c.servers, &server{id: c.next("vm"), hardware: c.next("hw"), name: to, mark: machine.Mark("mark of " + to), power: machine.PowerOff, visible: true})
+		i = len(c.servers) - 1
+	}
+	c.attach(c.servers[i], v)
+}
+
+// Remark puts another mark on a server.
+func (c *Cloud) Remark(name string, mark machine.Mark) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.servers {
+		if s.name == name {
+			s.mark = mark
+		}
+	}
 }
