@@ -115,13 +115,13 @@ func look(term string, data map[string]any) (value string, found bool, err error
 		} else {
 			return "", false, fmt.Errorf("jinja expression %q is not understood here", term)
 		}
-		object, ok := current.(map[string]any)
-		if !ok {
-			return "", false, nil
-		}
-		if current, ok = object[key]; !ok {
-			return "", false, nil
-		}
+		// A name that leads nowhere is missing; what follows it must still be understood.
+		object, _ := current.(map[string]any)
+		next, ok := object[key]
+		found, current = ok, next
+	}
+	if !found {
+		return "", false, nil
 	}
 	switch v := current.(type) {
 	case nil:
