@@ -16,7 +16,6 @@ import (
 )
 
 const (
-	kubernetesDir       = "/etc/kubernetes"
 	manifestsDir        = "/etc/kubernetes/manifests"
 	adminConf           = "/etc/kubernetes/admin.conf"
 	superAdminConf      = "/etc/kubernetes/super-admin.conf"

@@ -24,7 +24,6 @@ type kubeletConfiguration struct {
 	TLSPrivateKeyFile string  `json:"tlsPrivateKeyFile"`
 	Port              int     `json:"port"`
 	MaxPods           int64   `json:"maxPods"`
-	ClusterDNS        []string
 	Authentication    struct {
 		X509 struct {
 			ClientCAFile string `json:"clientCAFile"`
