@@ -37,7 +37,7 @@ type Config struct {
 type Limits struct {
 	// CallTimeout bounds one round trip where the caller's deadline is later (default 30s). Long polls are exempt.
 	CallTimeout time.Duration
-	// ReadsPerSecond and ReadBurst bound reads (default 100 and 200).
+	// ReadsPerSecond and ReadBurst bound reads (default 300 and 600).
 	ReadsPerSecond float64
 	ReadBurst      int
 	// Clones and Tasks bound operations that run at the same time (default 64 and 512).
@@ -53,10 +53,10 @@ func (l Limits) withDefaults() Limits {
 		l.CallTimeout = 30 * time.Second
 	}
 	if l.ReadsPerSecond <= 0 {
-		l.ReadsPerSecond = 100
+		l.ReadsPerSecond = 300
 	}
 	if l.ReadBurst <= 0 {
-		l.ReadBurst = 200
+		l.ReadBurst = 600
 	}
 	if l.Clones <= 0 {
 		l.Clones = 64

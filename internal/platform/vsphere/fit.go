@@ -52,9 +52,8 @@ func (s *Session) live(ctx context.Context, server *machine.Server) (vm, error) 
 	return v, nil
 }
 
-// Fit implements machine.Platform: one reconfiguration with the persistent disks, the user data and the metadata. Where the
-// specification asks for a newer virtual hardware, that upgrade is the first operation and the server is not fitted after it:
-// Fit must be called again.
+// Fit implements machine.Platform: one reconfiguration with the persistent disks, the user data and the metadata. Tags and a
+// newer virtual hardware, where the specification asks for them, come first and are waited for.
 func (s *Session) Fit(ctx context.Context, server *machine.Server, fit machine.Fit) (machine.Operation, error) {
 	shape, err := shapeOf(fit.Spec.Shape)
 	if err != nil {
@@ -72,17 +71,12 @@ func (s *Session) Fit(ctx context.Context, server *machine.Server, fit machine.F
 			"machine that is off", v.name, v.power)
 	}
 	if newer(shape.HardwareVersion, v.version) {
-		return s.start(ctx, act{
-			kind: machine.OpFit, mark: server.Mark, entity: v.ref, doing: "upgrading the virtual hardware of " + v.name,
-			promise: func(v vm) bool { return !newer(shape.HardwareVersion, v.version) },
-		},
-			func(ctx context.Context) (types.ManagedObjectReference, error) {
-				res, err := methods.UpgradeVM_Task(ctx, s.client.vim, &types.UpgradeVM_Task{This: v.ref, Version: shape.HardwareVersion})
-				if err != nil {
-					return types.ManagedObjectReference{}, err
-				}
-				return res.Returnval, nil
-			})
+		if err := s.upgrade(ctx, v, server.Mark, shape.HardwareVersion); err != nil {
+			return machine.Operation{}, err
+		}
+	}
+	if err := s.attachTags(ctx, v, shape.TagIDs); err != nil {
+		return machine.Operation{}, err
 	}
 	config, digest, err := fitConfig(v, fit, shape)
 	if err != nil {
@@ -92,6 +86,24 @@ func (s *Session) Fit(ctx context.Context, server *machine.Server, fit machine.F
 		kind: machine.OpFit, mark: server.Mark, entity: v.ref, doing: "fitting virtual machine " + v.name,
 		promise: func(v vm) bool { return v.fitted() && v.fit.Digest == digest },
 	}, *config)
+}
+
+// upgrade raises the virtual hardware and waits for it: it takes a moment, and the reconfiguration that follows depends on it.
+func (s *Session) upgrade(ctx context.Context, v vm, mark machine.Mark, version string) error {
+	doing := "upgrading the virtual hardware of " + v.name + " to " + version
+	op, err := s.start(ctx, act{kind: machine.OpFit, mark: mark, entity: v.ref, doing: doing},
+		func(ctx context.Context) (types.ManagedObjectReference, error) {
+			res, err := methods.UpgradeVM_Task(ctx, s.client.vim, &types.UpgradeVM_Task{This: v.ref, Version: version})
+			if err != nil {
+				return types.ManagedObjectReference{}, err
+			}
+			return res.Returnval, nil
+		})
+	if err != nil || op.Ref == "" {
+		return err
+	}
+	_, err = s.await(ctx, types.ManagedObjectReference{Type: "Task", Value: op.Ref}, machine.OpFit)
+	return failed(err, "%s", doing)
 }
 
 func (s *Session) reconfigure(ctx context.Context, a act, config types.VirtualMachineConfigSpec) (machine.Operation, error) {
@@ -151,14 +163,14 @@ func fitConfig(v vm, fit machine.Fit, shape Shape) (*types.VirtualMachineConfigS
 func attachments(v vm, volumes []machine.Volume) ([]types.BaseVirtualDeviceConfigSpec, error) {
 	there := map[string]bool{}
 	for _, d := range v.attached() {
-		there[d.path] = true
+		there[d.path], there[d.identity] = true, true
 	}
 	home := v.folder()
 	var todo []machine.Volume
 	for _, volume := range volumes {
 		path := normalPath(volume.Volume)
-		if there[path] {
-			continue
+		if there[path] || volume.Identity != "" && there[normalUUID(volume.Identity)] {
+			continue // also where a storage migration has moved it
 		}
 		var p = v.folder()
 		p.FromString(path)

@@ -1,8 +1,12 @@
 package vsphere_test
 
 import (
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/vmware/govmomi/vapi/rest"
+	"github.com/vmware/govmomi/vapi/tags"
 
 	"github.com/berth-dev/berth/internal/machine"
 	"github.com/berth-dev/berth/internal/platform/vsphere"
@@ -182,4 +186,68 @@ func TestSoftPowerOff(t *testing.T) {
 	if server, err = s.Lookup(ctx, m.server.Identity); err != nil || server.Power != machine.PowerOff {
 		t.Fatalf("after the time for a soft stop: %v, %v", server, err)
 	}
+}
+
+// TestFitExtras: tags, virtual hardware, sizes and keys of the specification arrive on the machine.
+func TestFitExtras(t *testing.T) {
+	c := newCloud(t, vcenter.Options{})
+	s := c.dial(t)
+	f := newFleet(t, c, s)
+	client, _, _ := c.admin(t)
+	r := rest.NewClient(client.Client)
+	if err := r.Login(t.Context(), c.Userinfo()); err != nil {
+		t.Fatal(err)
+	}
+	manager := tags.NewManager(r)
+	category, err := manager.CreateCategory(t.Context(), &tags.Category{Name: "zone", Cardinality: "MULTIPLE"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag, err := manager.CreateTag(t.Context(), &tags.Tag{Name: "a", CategoryID: category})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh := shape()
+	sh.TagIDs, sh.HardwareVersion, sh.NumCPUs, sh.MemoryMiB = []string{tag}, "vmx-20", 1, 0
+	sh.CustomVMXKeys = map[string]string{"sched.mem.pin": "TRUE"}
+	sh.DataDisks = []vsphere.DataDisk{{Name: "scratch", SizeGiB: 7}}
+	spec := machine.ServerSpec{Name: "demo", Mark: mark, Location: "dc-a", Shape: sh}
+	op, err := s.Create(t.Context(), spec)
+	if err := f.end(mark, op, err); err != nil {
+		t.Fatal(err)
+	}
+	server, err := s.Lookup(t.Context(), machine.Identity{Mark: mark})
+	if err != nil {
+		t.Fatal(err)
+	}
+	op, err = s.Fit(t.Context(), server, machine.Fit{Spec: spec, UserData: []byte("#cloud-config\n"), Format: "cloud-config"})
+	if err := f.end(mark, op, err); err != nil {
+		t.Fatal(err)
+	}
+	for _, vm := range c.World().VMs {
+		if vm.Name != "demo" {
+			continue
+		}
+		if vm.HardwareVersion != "vmx-20" || vm.NumCPUs != 2 || vm.MemoryMiB != 2048 || !vm.DiskUUIDEnabled || len(vm.Disks) != 2 {
+			t.Errorf("the machine is %+v", vm)
+		}
+		for _, key := range []string{"sched.mem.pin", "guestinfo.userdata", "guestinfo.userdata.encoding", "guestinfo.metadata", "guestinfo.metadata.encoding"} {
+			if !slices.Contains(vm.ExtraConfig, key) {
+				t.Errorf("key %s is not among %v", key, vm.ExtraConfig)
+			}
+		}
+		for _, disk := range vm.Disks {
+			if want := map[int32]int64{0: 40 << 30, 1: 7 << 30}[disk.Unit]; disk.CapacityBytes != want || !disk.Own {
+				t.Errorf("disk %+v, want %d bytes", disk, want)
+			}
+		}
+	}
+	attached, err := manager.ListAttachedObjects(t.Context(), tag)
+	if err != nil || len(attached) != 1 {
+		t.Errorf("the tag is on %v (%v)", attached, err)
+	}
+	sh.TagIDs = []string{"urn:vmomi:InventoryServiceTag:nope:GLOBAL"}
+	spec.Shape = sh
+	_, err = s.Fit(t.Context(), server, machine.Fit{Spec: spec, UserData: []byte("#cloud-config\n")})
+	refusal(t, err, machine.Refused, vsphere.ReasonTags, "spec.tagIDs", "nope")
 }
