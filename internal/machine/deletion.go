@@ -237,8 +237,12 @@ func (p *pass) vacatePlace(ctx context.Context) Result {
 	if p.life.Places == nil {
 		return done()
 	}
-	if err := p.life.Places.Vacate(ctx, p.life.Request.Holder); err != nil && !Is(err, NotFound) {
+	err := p.life.Places.Vacate(ctx, p.life.Request.Holder)
+	if err != nil && !Is(err, NotFound) {
 		return placeFailed(err)
+	}
+	if p.notes.Intended && err == nil {
+		p.event(false, EventSlotVacated, "the slot is given back; it is free when the Machine and the Node are gone")
 	}
 	return done()
 }

@@ -229,6 +229,8 @@ func (p *pass) tell(result Result) string {
 		reason = EventPowerOnFailed
 	case result.Reason == ReasonDiskStillAttached:
 		reason = EventStillAttached
+	case result.Reason == ReasonTaskFailure:
+		reason = EventOperationFailed
 	default:
 		reason = result.Reason
 	}

@@ -1,3 +1,11 @@
+// Package machine is the life of one infrastructure machine, written once for all platforms: what happens from claiming a place
+// to ready, and from ready to nothing left, as phases in order (order.go), over a Platform that knows no Kubernetes and a
+// Journal and Places that know no platform.
+//
+// Three habits hold it together. The intent is durable before anything is asked of a platform, and everything is looked up by
+// our mark before it is made, so a process may die anywhere. A phase that holds already does nothing, so every pass starts at
+// the top and goes as far as it can. And what cannot be read proves nothing: destroying, giving back and making again need a
+// live answer.
 package machine
 
 import (

@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"strings"
 )
 
 // wordsOf gives an operation's reasons while it runs and when it failed.
@@ -121,7 +122,7 @@ func (p *pass) saw(server *Server, err error, live bool) Result {
 		return p.notOurs(fmt.Sprintf("server %s (%s) carries the mark %q, ours is %q: it is not touched", server.Name, server.ServerID, server.Mark, p.life.Mark))
 	case !server.Readable:
 		return wait(ReasonServerUnreadable, fmt.Sprintf("the platform cannot vouch for server %s: %s", server.Name, server.Unreadable), unreadableLook)
-	case id.HardwareID != "" && server.HardwareID != "" && id.HardwareID != server.HardwareID:
+	case id.HardwareID != "" && server.HardwareID != "" && !strings.EqualFold(id.HardwareID, server.HardwareID):
 		return p.notOurs(fmt.Sprintf("server %s has hardware identity %s, on record is %s: it was replaced behind our back", server.Name, server.HardwareID, id.HardwareID))
 	}
 	if id.HardwareID == "" {

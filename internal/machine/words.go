@@ -43,7 +43,6 @@ const (
 	EventSlotAllocated    = "SlotAllocated"
 	EventSlotVacated      = "SlotVacated"
 	EventSlotReleased     = "SlotReleased"
-	EventSlotQuarantined  = "SlotQuarantined"
 	EventConsumerUnbound  = "ConsumerUnbound"
 	EventCreateStarted    = "CreateStarted"
 	EventCreateFailed     = "CreateFailed"

@@ -52,6 +52,8 @@ type round struct {
 	troubles []string
 	// soon: something is under way whose end is no event.
 	soon bool
+	// running: an operation is under way; its end is an event (Mark), which this is the safety net for.
+	running bool
 }
 
 func (p *round) trouble(format string, args ...any) {
@@ -265,6 +267,9 @@ func (w *Writer) summary(s State, p *round) Summary {
 	if p.soon {
 		at(now.Add(pollAgain))
 	}
+	if p.running {
+		at(now.Add(operationAgain))
+	}
 	for _, r := range s.Records {
 		switch r.State {
 		case slot.Held:
@@ -305,6 +310,9 @@ func (w *Writer) summary(s State, p *round) Summary {
 	}
 	return out
 }
+
+// operationAgain is when a pool looks after its operations if their end went unnoticed.
+const operationAgain = 5 * time.Second
 
 // pollAgain is when a pool that waits for something without an event looks again.
 const pollAgain = 30 * time.Second

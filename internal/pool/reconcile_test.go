@@ -255,19 +255,3 @@ func TestPoolAtRest(t *testing.T) {
 		t.Errorf("counters %d %d %d", total, available, allocated)
 	}
 }
-
-func TestWriters(t *testing.T) {
-	b := newBench(t, "w-1")
-	made := 0
-	all := &pool.Writers{New: func(string, string) *pool.Writer { made++; return b.pool }}
-	if all.For("ns", "x") != all.For("ns", "x") || made != 1 {
-		t.Errorf("%d writers for one pool", made)
-	}
-	all.Forget("ns", "x")
-	if all.For("ns", "x"); made != 2 {
-		t.Error("a forgotten writer is still used")
-	}
-	if pool.Mark("ns", "x") == pool.Mark("ns", "y") {
-		t.Error("marks are not distinct")
-	}
-}

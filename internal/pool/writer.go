@@ -45,7 +45,7 @@ type Writer struct {
 
 var _ machine.Places = (*Writer)(nil)
 
-// NewWriter returns the writer of one pool. There must be one per pool in the process (see Writers).
+// NewWriter returns the writer of one pool. There must be one per pool in the process.
 func NewWriter(store Store, facts Facts, platform PlatformFor, options Options) *Writer {
 	if options.Now == nil {
 		options.Now = time.Now
@@ -233,38 +233,6 @@ func clone(s State) State {
 	s.Disks = slices.Clone(s.Disks)
 	s.Ephemeral = slices.Clone(s.Ephemeral)
 	return s
-}
-
-// Writers keeps one Writer per pool.
-type Writers struct {
-	// New makes the writer of a pool on first use.
-	New func(namespace, name string) *Writer
-
-	mu  sync.Mutex
-	all map[string]*Writer
-}
-
-// For returns the writer of a pool.
-func (ws *Writers) For(namespace, name string) *Writer {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	key := namespace + "/" + name
-	w := ws.all[key]
-	if w == nil {
-		w = ws.New(namespace, name)
-		if ws.all == nil {
-			ws.all = map[string]*Writer{}
-		}
-		ws.all[key] = w
-	}
-	return w
-}
-
-// Forget drops the writer of a pool that does not exist any more.
-func (ws *Writers) Forget(namespace, name string) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	delete(ws.all, namespace+"/"+name)
 }
 
 // Mark is the mark under which the operations of a pool itself (reclaims) wake it: the adapter delivers it in its changes like a
