@@ -51,8 +51,12 @@ func identify(pid int) (id identity, ok bool) {
 	// The second field is the program's name in parentheses and may itself contain spaces and parentheses.
 	_, rest, found := cutLast(string(stat), ") ")
 	fields := strings.Fields(rest)
-	const state, start = 0, 19
-	if !found || len(fields) <= start || fields[state] == "Z" || fields[state] == "X" {
+	const state, threads, start = 0, 17, 19
+	if !found || len(fields) <= start {
+		return identity{}, false
+	}
+	// The first thread may be dead while others still hold files and sockets.
+	if dead := fields[state] == "Z" || fields[state] == "X"; dead && (fields[threads] == "0" || fields[threads] == "1") {
 		return identity{}, false
 	}
 	ticks, err := strconv.ParseUint(fields[start], 10, 64)
@@ -112,17 +116,22 @@ func (id identity) wait(ctx context.Context) error {
 		return fmt.Errorf("getting hold of process %d: %w", id.PID, err)
 	}
 	defer unix.Close(fd)
-	for id.alive() {
+	if !id.alive() {
+		return nil
+	}
+	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		// The time limit is only there so that a cancelled context is noticed.
-		_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 200)
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 200)
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return err
 		}
+		if n > 0 {
+			return nil
+		}
 	}
-	return nil
 }
 
 // stop asks a process to end, and after patience makes it.

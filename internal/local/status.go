@@ -66,16 +66,18 @@ func (e *Environment) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return status, err
 	}
-	programs, err := e.programs()
-	if err != nil {
-		return status, err
-	}
+	// A program that is missing on disk may still run, and the others too.
+	programs, missing := e.programs()
 	names := e.Processes()
 	status.Processes = make([]Process, len(names))
 	var group errgroup.Group
 	for i, name := range names {
 		group.Go(func() error {
-			status.Processes[i] = e.look(ctx, programs[name])
+			p, described := programs[name]
+			if !described {
+				p = program{name: name, title: "program not found"}
+			}
+			status.Processes[i] = e.look(ctx, p)
 			return nil
 		})
 	}
@@ -104,6 +106,8 @@ func (e *Environment) Status(ctx context.Context) (Status, error) {
 		status.State, status.Message = StateStopped, "nothing runs; `"+e.Command("up")+"` starts it"
 	case ready < len(status.Processes):
 		status.State, status.Message = StateDegraded, "not everything runs; `"+e.Command("up")+"` brings back what is missing"
+	case missing != nil:
+		status.State, status.Message = StateDegraded, oneLine(missing.Error())
 	default:
 		status.State = StateReady
 	}

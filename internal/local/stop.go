@@ -40,6 +40,8 @@ func (e *Environment) Stop(ctx context.Context, progress Progress) error {
 }
 
 func (e *Environment) stop(ctx context.Context, progress Progress) error {
+	// Noted now: a process that is ending has no environment any more by which it could be found, but may still hold its sockets.
+	noted := e.survivors()
 	for _, names := range stopOrder {
 		group, ctx := errgroup.WithContext(ctx)
 		for _, name := range names {
@@ -68,6 +70,11 @@ func (e *Environment) stop(ctx context.Context, progress Progress) error {
 	}
 	if err := e.stopSurvivors(ctx, func(survivor) bool { return true }); err != nil {
 		return fmt.Errorf("stopping processes left over: %w", err)
+	}
+	for _, s := range noted {
+		if err := s.stop(ctx, stopPatience); err != nil {
+			return err
+		}
 	}
 	for _, name := range e.recorded() {
 		if err := e.forget(name); err != nil {

@@ -23,7 +23,8 @@ type Options struct {
 	Bare bool
 	// Bin is where berth-manager and berth-sim are; empty means beside the running program.
 	Bin string
-	// Without names processes to leave out, for tests that play their part or do not need them.
+	// Without names processes to leave out, because somebody else plays their part. What of them runs is stopped, except for the
+	// simulated vCenter.
 	Without []string
 	// Arguments are added to those of a process, by its name, for measurements and tests: of a flag given twice the last counts.
 	Arguments map[string][]string
@@ -102,6 +103,9 @@ func Up(ctx context.Context, o Options) (*Environment, error) {
 	if err != nil {
 		return e, err
 	}
+	if err := e.leaveOut(ctx); err != nil {
+		return e, err
+	}
 	if err := runSteps(ctx, steps, o.Progress); err != nil || o.Bare || e.Example == ExampleReady {
 		return e, err
 	}
@@ -109,6 +113,20 @@ func Up(ctx context.Context, o Options) (*Environment, error) {
 	return e, runSteps(ctx, []step{{name: stepExample, run: func(ctx context.Context, say func(string)) error {
 		return e.ensureExample(ctx, o.Progress, say)
 	}}}, o.Progress)
+}
+
+// leaveOut stops processes that were wanted before and are not any more, except for the one that holds the world.
+func (e *Environment) leaveOut(ctx context.Context) error {
+	for _, name := range e.Without {
+		record, runs := e.running(name)
+		if !runs || name == VCenterProcess {
+			continue
+		}
+		if err := record.stop(ctx, stopPatience); err != nil {
+			return fmt.Errorf("stopping %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 func lockPath(dir string) string { return dir + string(os.PathSeparator) + "lock" }
@@ -242,7 +260,7 @@ var allProcesses = []string{
 	ManagerProcess, VCenterProcess, GuestsProcess,
 }
 
-// programs describes all processes of this environment.
+// programs describes the processes of this environment. With an error it returns those that can be described.
 func (e *Environment) programs() (map[string]program, error) {
 	makers := map[string]func() (program, error){
 		EtcdProcess: e.etcd, APIServerProcess: e.apiServer, ControllerManagerProcess: e.controllerManager,
