@@ -2,10 +2,13 @@ package vcenter_test
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/view"
 	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/berth-dev/berth/internal/sim/vcenter"
@@ -157,4 +160,61 @@ func TestRoundTripIsAddedToEveryCall(t *testing.T) {
 	_, err := s.client.SessionManager.UserSession(s.ctx)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(time.Since(began)).To(BeNumerically(">=", 50*time.Millisecond))
+}
+
+// The world can be looked at while it changes.
+func TestWorldDuringChanges(t *testing.T) {
+	g := NewWithT(t)
+	s := start(t, vcenter.Options{})
+	container, err := view.NewManager(s.client.Client).CreateContainerView(s.ctx, s.dc.Reference(), []string{"VirtualMachine"}, true)
+	g.Expect(err).NotTo(HaveOccurred())
+	traverse := viewTraversal
+	traverse.Type = "ContainerView"
+	machines := s.observe(container.Reference(), traverse, "VirtualMachine", "name", "config.hardware.device", "guest.net", "runtime.powerState")
+	stop := make(chan struct{})
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-machines.updates:
+			default:
+				s.server.World()
+			}
+		}
+	})
+	var working sync.WaitGroup
+	for i := range 4 {
+		working.Go(func() {
+			for j := range 3 {
+				name := fmt.Sprintf("demo-%d-%d", i, j)
+				vm := s.mustClone(name)
+				for _, step := range []func() error{
+					func() error { return s.createDisk(s.path("disks/%s.vmdk", name), 1) },
+					func() error { return s.attach(vm, s.path("disks/%s.vmdk", name), 1) },
+					func() error { return s.powerOn(vm) },
+					func() error {
+						return s.server.ReportGuest(vm.Reference().Value, vcenter.Guest{HostName: name, ToolsRunning: true})
+					},
+					func() error { return s.powerOff(vm) },
+					func() error { return s.detach(vm, s.path("disks/%s.vmdk", name)) },
+					func() error { return s.destroy(vm) },
+					func() error { return s.deleteDisk(s.path("disks/%s.vmdk", name)) },
+				} {
+					if err := step(); err != nil {
+						t.Error(name, err)
+						return
+					}
+				}
+			}
+		})
+	}
+	working.Wait()
+	close(stop)
+	looking.Wait()
+	g.Expect(s.kinds()).To(BeEmpty())
+	for _, disk := range s.server.World().Disks {
+		g.Expect(disk.Path).NotTo(ContainSubstring("demo"))
+	}
 }

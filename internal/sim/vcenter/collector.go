@@ -23,6 +23,8 @@ type collectors struct {
 	open map[waitKey]*collector
 	// filters guards vcsim's lists of filters.
 	filters sync.Mutex
+	// world keeps what is read together still.
+	world *sync.RWMutex
 }
 
 type waitKey struct {
@@ -30,7 +32,9 @@ type waitKey struct {
 	ref     types.ManagedObjectReference
 }
 
-func newCollectors() *collectors { return &collectors{open: map[waitKey]*collector{}} }
+func newCollectors(world *sync.RWMutex) *collectors {
+	return &collectors{open: map[waitKey]*collector{}, world: world}
+}
 
 // rearrange changes the filters of a collector, and has its open wait look at them.
 func (cs *collectors) rearrange(change func() soap.HasFault) soap.HasFault {
@@ -285,6 +289,8 @@ func (c *collector) evaluate(ctx *simulator.Context) ([]types.PropertyFilterUpda
 	dirty, added := c.dirty, c.added
 	c.dirty, c.added = map[types.ManagedObjectReference]bool{}, false
 	c.mu.Unlock()
+	c.all.world.RLock()
+	defer c.all.world.RUnlock()
 
 	var updates []types.PropertyFilterUpdate
 	live := map[types.ManagedObjectReference]bool{}

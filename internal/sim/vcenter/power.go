@@ -179,6 +179,8 @@ func (s *strict) reported(ref, name string, guest Guest) {
 			mine[address] = true
 		}
 	}
+	s.world.RLock()
+	defer s.world.RUnlock()
 	ctx := s.server.internalContext()
 	for _, other := range s.server.vms() {
 		if other.Self.Value == ref {

@@ -16,6 +16,8 @@ import (
 
 // World returns what exists now.
 func (s *Server) World() *World {
+	s.strict.world.RLock()
+	defer s.strict.world.RUnlock()
 	ctx := s.internalContext()
 	world := &World{
 		Time: time.Now(), VMs: []VM{}, Disks: s.strict.disks.list(), Files: []File{}, Datastores: []Datastore{},
@@ -148,8 +150,7 @@ func (s *Server) files(ds Datastore) []File {
 	return list
 }
 
-// inventoryPath walks up the parents. Names and parents of existing objects do not change while they are read here: only
-// renaming and moving would, which go through the same locks in vcsim.
+// inventoryPath walks up the parents.
 func (s *Server) inventoryPath(ref types.ManagedObjectReference) string {
 	var names []string
 	for {

@@ -20,8 +20,9 @@ type strict struct {
 	census     *census
 
 	// world serialises everything that changes disks, attachments or power, so that a check and the act it allows are one.
-	// It is taken by tasks only, never under a lock of vcsim.
-	world sync.Mutex
+	// Readers that look at many objects share it: vcsim fills in a new VM after it has shown it. Never taken under a lock of
+	// vcsim.
+	world sync.RWMutex
 
 	mu         sync.Mutex
 	violations []Violation
@@ -34,11 +35,12 @@ type strict struct {
 
 func newStrict(server *Server) *strict {
 	s := &strict{
-		server: server, done: newCompletions(), collectors: newCollectors(), census: &census{},
+		server: server, done: newCompletions(), census: &census{},
 		known: map[string]bool{}, macs: map[string]bool{}, sessions: map[string]*simulator.Session{}, logins: map[string]*account{},
 	}
 	s.disks.root = server.opts.DisksDir
 	s.disks.byFile = map[string]*diskFile{}
+	s.collectors = newCollectors(&s.world)
 	server.registry.AddHandler(s.done)
 	server.registry.AddHandler(s.collectors)
 	server.registry.AddHandler(s.census)
