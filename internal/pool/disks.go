@@ -157,6 +157,9 @@ func (r *run) poll(ctx context.Context, d *running) {
 		d.seen.Progress = disk.Forgotten
 	case !state.Done:
 		d.seen.Progress = disk.Running
+	case kind == machine.OpCreateVolume && machine.Is(state.Err, machine.Conflict):
+		// The same answer as a call that is refused at once: look at what is there instead of resting.
+		d.seen.Progress, d.seen.Exists = disk.Succeeded, true
 	case state.Err != nil:
 		d.seen.Progress, d.seen.Failure = disk.Failed, state.Err.Error()
 	default:
