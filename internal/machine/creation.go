@@ -297,7 +297,7 @@ func (p *pass) addresses(context.Context) Result {
 	}
 	p.report.Addresses, p.report.Missing = planned(p.spec.Place, p.server)
 	if len(p.report.Missing) > 0 && !p.notes.Ready {
-		return wait(ReasonWaitingForAddresses, fmt.Sprintf("server %s runs; its guest does not report yet: %s", p.server.Name, strings.Join(p.report.Missing, ", ")), safetyNet)
+		return wait(ReasonWaitingForAddresses, fmt.Sprintf("server %s runs; its guest has not reported its address yet: %s; if that lasts, check the image (guest tools, cloud-init) and the addresses, gateway and network of the place", p.server.Name, strings.Join(p.report.Missing, ", ")), safetyNet)
 	}
 	return done()
 }

@@ -38,11 +38,11 @@ func TestJourney(t *testing.T) {
 			travel(t, w, []flow{
 				{"create", create},
 				{"roll workers to a new template", rollWorkers},
+				{"roll to a template that never boots, and back", failAndRollBack},
 				{"roll control planes to a new template", rollControlPlanes},
 				{"scale out, slot first", scaleOutSlotFirst},
 				{"scale out, replicas first", scaleOutReplicasFirst},
 				{"scale in", scaleIn},
-				{"roll to a template that never boots, and back", failAndRollBack},
 				{"roll to a new bootstrap template", rollBootstrap},
 				{"delete the cluster", deleteCluster},
 			}, nil)
@@ -91,7 +91,7 @@ func rollWorkers(t *testing.T, w *world) {
 		w.writeInGuest(t, host, raw, "raw bytes of "+host)
 	}
 	w.export(t, "vspheremachinetemplate", workerTemplate, workerTemplate+"-v2", "new-worker-template.yaml", func(o *unstructured.Unstructured) {
-		set(t, o, int64(4), "spec.template.spec.numCPUs")
+		set(t, o, int64(6), "spec.template.spec.numCPUs")
 		set(t, o, int64(12288), "spec.template.spec.memoryMiB")
 		set(t, o, "os-v137-0", "spec.template.spec.template")
 	})
@@ -108,7 +108,7 @@ func rollWorkers(t *testing.T, w *world) {
 	for _, tn := range tenants {
 		for _, vm := range world.VMs {
 			if vm.UUID == strings.TrimPrefix(tn.ProviderID, "vsphere://") {
-				NewWithT(t).Expect([]int32{vm.NumCPUs, vm.MemoryMiB}).To(Equal([]int32{4, 12288}), "size of %s", vm.Name)
+				NewWithT(t).Expect([]int32{vm.NumCPUs, vm.MemoryMiB}).To(Equal([]int32{6, 12288}), "size of %s", vm.Name)
 			}
 		}
 	}
@@ -220,7 +220,6 @@ func scaleIn(t *testing.T, w *world) {
 		g.Expect(kept).To(Equal(4), "two disks in each of two slots")
 		g.Expect(w.nodes(ctx, g)).To(HaveLen(6))
 	})
-	// The pool follows, as in the manual's example of three slots: a full pool is what the next flows need.
 }
 
 // failAndRollBack: VS-R37, VS-R55.

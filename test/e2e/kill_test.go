@@ -30,11 +30,11 @@ func TestKills(t *testing.T) {
 		flows = []flow{
 			{"create", create},
 			{"roll workers to a new template", rollWorkers},
+			{"roll to a template that never boots, and back", failAndRollBack},
 			{"roll control planes to a new template", rollControlPlanes},
 			{"scale out, slot first", scaleOutSlotFirst},
 			{"scale out, replicas first", scaleOutReplicasFirst},
 			{"scale in", scaleIn},
-			{"roll to a template that never boots, and back", failAndRollBack},
 			{"roll to a new bootstrap template", rollBootstrap},
 			{"delete the cluster", deleteCluster},
 		}
