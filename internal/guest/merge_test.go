@@ -2,6 +2,7 @@ package guest
 
 import (
 	"encoding/base64"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -197,8 +198,8 @@ func TestMergeRefuses(t *testing.T) {
 			g.Expect(err).To(MatchError(ContainSubstring(tc.want)))
 			g.Expect(IsContentInvalid(err)).To(BeTrue())
 			var ce *ContentError
-			g.Expect(err).To(BeAssignableToTypeOf(ce))
-			g.Expect(err.(*ContentError).Reason()).To(Equal("BootstrapSecretContentInvalid"))
+			g.Expect(errors.As(err, &ce)).To(BeTrue())
+			g.Expect(ce.Reason()).To(Equal("BootstrapSecretContentInvalid"))
 		})
 	}
 }

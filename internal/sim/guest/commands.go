@@ -305,7 +305,7 @@ func test(s *shell, args []string, _ *strings.Builder) int {
 		s.g.notRun("test " + strings.Join(args, " "))
 		return 0
 	}
-	answer := false
+	var answer bool
 	switch args[0] {
 	case "-e", "-f", "-d", "-r", "-s":
 		answer = s.g.fs.exists(args[1])

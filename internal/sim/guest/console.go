@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
 )
 
 const (
@@ -104,11 +104,49 @@ func (c *console) close() {
 }
 
 // logger gives the console to code that logs.
-func (c *console) logger() logr.Logger {
-	return funcr.New(func(prefix, args string) {
-		if prefix == "" {
-			prefix = "kubernetes"
-		}
-		c.say(prefix, "%s", args)
-	}, funcr.Options{Verbosity: 1})
+func (c *console) logger() logr.Logger { return logr.New(consoleSink{console: c, who: "kubernetes"}) }
+
+// consoleSink writes log lines as a console shows them: the message, then names and values.
+type consoleSink struct {
+	console *console
+	who     string
+	values  []any
+}
+
+var _ logr.LogSink = consoleSink{}
+
+// Init implements logr.LogSink.
+func (s consoleSink) Init(logr.RuntimeInfo) {}
+
+// Enabled implements logr.LogSink.
+func (s consoleSink) Enabled(level int) bool { return level <= 1 }
+
+// Info implements logr.LogSink.
+func (s consoleSink) Info(_ int, msg string, values ...any) {
+	s.console.say(s.who, "%s%s", msg, pairs(append(slices.Clone(s.values), values...)))
+}
+
+// Error implements logr.LogSink.
+func (s consoleSink) Error(err error, msg string, values ...any) {
+	s.console.say(s.who, "%s: %v%s", msg, err, pairs(append(slices.Clone(s.values), values...)))
+}
+
+// WithValues implements logr.LogSink.
+func (s consoleSink) WithValues(values ...any) logr.LogSink {
+	s.values = append(slices.Clone(s.values), values...)
+	return s
+}
+
+// WithName implements logr.LogSink.
+func (s consoleSink) WithName(name string) logr.LogSink {
+	s.who = name
+	return s
+}
+
+func pairs(values []any) string {
+	var b strings.Builder
+	for i := 0; i+1 < len(values); i += 2 {
+		fmt.Fprintf(&b, " %v=%v", values[i], values[i+1])
+	}
+	return b.String()
 }

@@ -212,11 +212,10 @@ var probeClient = &http.Client{
 // probe asks /readyz again and again until the context ends.
 func (b *backend) probe(ctx context.Context) {
 	const often, seldom = 200 * time.Millisecond, time.Second
-	for pause := often; ; {
+	for {
+		pause := often
 		if b.set(askReady(ctx, b.addr)) {
 			pause = seldom
-		} else {
-			pause = often
 		}
 		if !wait(ctx, pause) {
 			return

@@ -48,7 +48,6 @@ type command struct {
 	add    bool
 	// operator that follows: "&&", "||", ";" or "".
 	operator string
-	text     string
 }
 
 // run interprets one piece of shell and returns its exit status.
