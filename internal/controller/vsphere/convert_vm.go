@@ -250,6 +250,8 @@ func serverSpec(vm *infrav1.VSphereVM) machine.ServerSpec {
 	if vm.Spec.Slot != nil {
 		place := slotOf(*vm.Spec.Slot, "")
 		spec.Place = &place
+		// No UID in it: it survives a move, and goes into the file systems of the place's disks.
+		spec.PlaceKey = strings.Join([]string{vm.Namespace, vm.Labels[clusterv1.ClusterNameLabel], place.HostName}, "/")
 	}
 	return spec
 }
