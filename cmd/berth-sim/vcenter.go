@@ -27,7 +27,7 @@ so that the thumbprint outlives a restart.`,
 				return err
 			}
 			defer server.Close()
-			fmt.Fprintf(cmd.OutOrStdout(), "serving: api=https://%s admin=%s thumbprint=%s\n",
+			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "serving: api=https://%s admin=%s thumbprint=%s\n",
 				server.Address(), server.Admin().URL, server.Thumbprint())
 			<-cmd.Context().Done()
 			return nil

@@ -241,7 +241,7 @@ func (c *collector) wait(ctx *simulator.Context, stopped <-chan struct{}, versio
 		}
 		select {
 		case <-c.wake:
-			time.Sleep(gather)
+			pause(wait, gather)
 		case <-timeout:
 			return nil, nil
 		case <-wait.Done():

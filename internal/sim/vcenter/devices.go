@@ -35,7 +35,7 @@ type deviceCheck struct {
 
 	// What the call does, in order.
 	created  []plannedDisk
-	removed  []removedDisk
+	removed  []place
 	grown    []plannedDisk
 	findings []Violation
 	needs    map[types.ManagedObjectReference]int64
@@ -46,11 +46,6 @@ type plannedDisk struct {
 	place    place
 	uuid     string
 	capacity int64
-}
-
-type removedDisk struct {
-	place   place
-	destroy bool
 }
 
 func (c *deviceCheck) prepare(changes []types.BaseVirtualDeviceConfigSpec) types.BaseMethodFault {
@@ -362,7 +357,7 @@ func (c *deviceCheck) remove(i int, spec *types.VirtualDeviceConfigSpec) types.B
 			return &types.FileLocked{FileFault: types.FileFault{File: p.path}}
 		}
 	}
-	c.removed = append(c.removed, removedDisk{place: p, destroy: destroy})
+	c.removed = append(c.removed, p)
 	return nil
 }
 

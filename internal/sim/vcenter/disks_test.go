@@ -119,7 +119,7 @@ func TestFailedReconfigurationLeavesTheDevicesIntact(t *testing.T) {
 	g.Expect(s.uuid(s.path("disks/new.vmdk"))).NotTo(BeEmpty(), "the first disk's file stays behind, as on a real datastore")
 }
 
-// 10.5: no disk is deleted while a VM has it.
+// No disk is deleted while a VM has it.
 func TestAttachedDiskCannotBeDeleted(t *testing.T) {
 	g := NewWithT(t)
 	s := start(t, vcenter.Options{})

@@ -1,6 +1,7 @@
 package vcenter_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -43,7 +44,7 @@ func TestAttachingADiskInUseToARunningVMIsRefused(t *testing.T) {
 	g.Expect(s.diskList(two)).To(HaveLen(1))
 }
 
-// 10.5: what happens to the disks of a VM that runs takes effect, and is recorded.
+// What happens to the disks of a VM that runs takes effect, and is recorded.
 func TestHotDiskChangesAreRecorded(t *testing.T) {
 	g := NewWithT(t)
 	s := start(t, vcenter.Options{})
@@ -100,8 +101,9 @@ func TestGuestReports(t *testing.T) {
 	admin := s.server.Admin()
 	g.Expect(admin.ReportGuest(s.ctx, vm.Reference().Value, guest)).To(MatchError(ContainSubstring("not powered on")))
 	err := admin.ReportGuest(s.ctx, "vm-99999", guest)
-	g.Expect(err).To(BeAssignableToTypeOf(&vcenter.AdminError{}))
-	g.Expect(err.(*vcenter.AdminError).IsGone()).To(BeTrue())
+	var refused *vcenter.AdminError
+	g.Expect(errors.As(err, &refused)).To(BeTrue())
+	g.Expect(refused.IsGone()).To(BeTrue())
 
 	g.Expect(vm.ShutdownGuest(s.ctx)).NotTo(Succeed())
 	g.Expect(s.powerOn(vm)).To(Succeed())
@@ -125,7 +127,7 @@ func TestGuestReports(t *testing.T) {
 	g.Expect(got.Guest.Net[0].IpAddress).To(BeEmpty())
 }
 
-// 10.5: an address belongs to one VM that runs.
+// An address belongs to one VM that runs.
 func TestDuplicateAddressesAreRecorded(t *testing.T) {
 	g := NewWithT(t)
 	s := start(t, vcenter.Options{})

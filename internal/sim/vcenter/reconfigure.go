@@ -168,8 +168,8 @@ func (s *strict) settle(ctx *simulator.Context, vm *simulator.VirtualMachine, ch
 		}
 	}
 	for _, removed := range check.removed {
-		if _, err := os.Stat(removed.place.file); err != nil {
-			s.disks.drop(removed.place.file)
+		if _, err := os.Stat(removed.file); err != nil {
+			s.disks.drop(removed.file)
 		}
 	}
 	if ok {

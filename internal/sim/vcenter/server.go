@@ -16,13 +16,7 @@ import (
 	"sync"
 	"time"
 
-	// The endpoints beside /sdk: REST (tags, cluster modules, sessions), storage policies, lookup and token service.
-	_ "github.com/vmware/govmomi/lookup/simulator"
-	_ "github.com/vmware/govmomi/pbm/simulator"
 	"github.com/vmware/govmomi/simulator"
-	_ "github.com/vmware/govmomi/sts/simulator"
-	_ "github.com/vmware/govmomi/vapi/cluster/simulator"
-	_ "github.com/vmware/govmomi/vapi/simulator"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/types"
 )
@@ -76,10 +70,11 @@ func Start(options Options) (*Server, error) {
 
 func (s *Server) listen() error {
 	var err error
-	if s.api, err = net.Listen("tcp", s.opts.Listen); err != nil {
+	var config net.ListenConfig
+	if s.api, err = config.Listen(context.Background(), "tcp", s.opts.Listen); err != nil {
 		return err
 	}
-	if s.admin, err = net.Listen("tcp", s.opts.Admin); err != nil {
+	if s.admin, err = config.Listen(context.Background(), "tcp", s.opts.Admin); err != nil {
 		_ = s.api.Close()
 		return err
 	}
