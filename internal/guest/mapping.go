@@ -97,6 +97,12 @@ func Mapping(rows []Row) string {
 	return b.String()
 }
 
+// FstabLine is what the script leaves in fstab about a mounted disk, fsUUID being the file system's UUID and fsType its type.
+func FstabLine(r Row, fsUUID, fsType string) string {
+	return fmt.Sprintf("UUID=%s %s %s %s,nofail,x-systemd.device-timeout=120s,x-systemd.before=%s,x-capv.disk=%s 0 2", fsUUID,
+		strings.ReplaceAll(r.MountPath, " ", `\040`), fsType, r.Options, UnitName, r.Name)
+}
+
 // ParseMapping reads a mapping file.
 func ParseMapping(text string) ([]Row, error) {
 	var rows []Row
@@ -166,7 +172,6 @@ const unit = `[Unit]
 Description=Find, format, mount and link the disks of this node's place
 Documentation=https://github.com/berth-dev/berth
 DefaultDependencies=yes
-RequiresMountsFor=/var/lib
 After=local-fs.target systemd-udevd.service
 Wants=systemd-udevd.service
 Before=containerd.service kubelet.service

@@ -23,6 +23,7 @@ RUN=$ROOT/run/capv
 FSTAB=$ROOT/etc/fstab
 # Seconds to wait for devices.
 PATIENCE=${CAPV_PATIENCE:-120}
+FSTAB_OPTIONS=nofail,x-systemd.device-timeout=120s,x-systemd.before=capv-persistent-disk-reconcile.service
 MARKER=.capv-disk
 TAB=$(printf '\t')
 
@@ -351,7 +352,8 @@ format() {
 mount_here() {
 	if [ "$f_mounted" != here ]; then
 		mkdir -p "$ROOT$r_path" || return 1
-		mount -t "$f_type" -o "$r_options" "$dev" "$ROOT$r_path" || return 1
+		# It may fail because systemd mounts it from fstab in this very moment.
+		mount -t "$f_type" -o "$r_options" "$dev" "$ROOT$r_path" || is_mounted || return 1
 	fi
 	is_mounted && remember_mount
 }
@@ -362,11 +364,11 @@ is_mounted() {
 }
 
 # remember_mount puts the mount into fstab by the file system's UUID, so that a reboot does not depend on this script. nofail
-# keeps the boot going without it; this script then fails and the kubelet does not start.
+# keeps the boot going without it; this script, which runs after it, then fails and the kubelet does not start.
 remember_mount() {
 	[ -n "$f_fsuuid" ] || return 1
 	e_path=$(printf '%s' "$r_path" | sed 's/ /\\040/g')
-	e_line="UUID=$f_fsuuid $e_path $f_type $r_options,nofail,x-systemd.device-timeout=120s,x-capv.disk=$r_name 0 2"
+	e_line="UUID=$f_fsuuid $e_path $f_type $r_options,$FSTAB_OPTIONS,x-capv.disk=$r_name 0 2"
 	[ -e "$FSTAB" ] || : >"$FSTAB" || return 1
 	! grep -qxF "$e_line" "$FSTAB" || return 0
 	awk -v path="$e_path" '!($2 == path && $4 ~ /x-capv\.disk=/)' "$FSTAB" >"$FSTAB.capv" &&

@@ -217,8 +217,7 @@ func (g *machine) mountDisk(r script.Row, disk virtualDisk, meta diskMeta) error
 	}
 	g.fs.mount(Mount{Path: r.MountPath, Host: disk.rel("fs"), Device: disk.UUID, Type: meta.FSType})
 	path := strings.ReplaceAll(r.MountPath, " ", `\040`)
-	line := fmt.Sprintf("UUID=%s %s %s %s,nofail,x-systemd.device-timeout=120s,x-capv.disk=%s 0 2", meta.UUID, path, meta.FSType,
-		r.Options, r.Name)
+	line := script.FstabLine(r, meta.UUID, meta.FSType)
 	var lines []string
 	if old, err := g.fs.read("/etc/fstab"); err == nil {
 		for l := range strings.SplitSeq(strings.TrimSpace(string(old)), "\n") {
