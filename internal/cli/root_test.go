@@ -21,6 +21,7 @@ func TestWrongCommandLinesDoNothingAndSayWhereHelpIs(t *testing.T) {
 	nowhere := filepath.Join(t.TempDir(), "env")
 	for _, line := range []string{
 		"nonsense", "up extra", "up --no-such-flag", "status -o xml", "status extra", "down now", "kubeconfig -n somewhere",
+		"up --provider hcs", "up --without nonsense", "guest cat", "guest write node", "guest ls", "guest nonsense",
 	} {
 		t.Run(line, func(t *testing.T) {
 			g := NewWithT(t)

@@ -73,6 +73,20 @@ func TestAProcessOutsideTheRecordsIsFoundAndStopped(t *testing.T) {
 	g.Expect(e.recorded()).To(BeEmpty())
 }
 
+func TestProcessesOfGuestsAreStoppedWhenTheProgramThatRanThemIsDead(t *testing.T) {
+	g := NewWithT(t)
+	e := emptyEnvironment(t)
+	guests := sleeper
+	guests.name = GuestsProcess
+	_, err := e.spawn(guests)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Eventually(func() int { return len(e.survivors()) }, 10*time.Second, 10*time.Millisecond).Should(Equal(3))
+	g.Expect(e.Kill(t.Context(), GuestsProcess)).To(Succeed())
+	g.Expect(e.survivors()).To(HaveLen(2))
+	g.Expect(e.stop(t.Context(), Silent{})).To(Succeed())
+	g.Expect(e.survivors()).To(BeEmpty())
+}
+
 func TestAStubbornProcessIsKilled(t *testing.T) {
 	g := NewWithT(t)
 	e := emptyEnvironment(t)

@@ -43,7 +43,7 @@ func (e *Environment) stop(ctx context.Context, progress Progress) error {
 	// Noted now: a process that is ending has no environment any more by which it could be found, but may still hold its sockets.
 	noted := e.survivors()
 	for _, names := range stopOrder {
-		group, ctx := errgroup.WithContext(ctx)
+		group, together := errgroup.WithContext(ctx)
 		for _, name := range names {
 			record, ok := e.running(name)
 			if !ok {
@@ -53,7 +53,7 @@ func (e *Environment) stop(ctx context.Context, progress Progress) error {
 				begun := time.Now()
 				progress.Begin(name)
 				progress.Note(name, "stopping")
-				err := record.stop(ctx, stopPatience)
+				err := record.stop(together, stopPatience)
 				progress.End(name, time.Since(begun), err)
 				return err
 			})
@@ -91,9 +91,9 @@ func (e *Environment) stopSurvivors(ctx context.Context, chosen func(survivor) b
 		if len(left) == 0 {
 			return nil
 		}
-		group, ctx := errgroup.WithContext(ctx)
+		group, together := errgroup.WithContext(ctx)
 		for _, s := range left {
-			group.Go(func() error { return s.stop(ctx, stopPatience) })
+			group.Go(func() error { return s.stop(together, stopPatience) })
 		}
 		if err := group.Wait(); err != nil {
 			return err

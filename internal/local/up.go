@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -35,39 +36,39 @@ type Options struct {
 // Providers lists the platforms an environment can have.
 var Providers = []string{"vsphere"}
 
+// Validate says what is wrong with options that no environment could be made with.
+func (o Options) Validate() error {
+	if o.Provider != "" && !slices.Contains(Providers, o.Provider) {
+		return fmt.Errorf("provider %q is unknown; known: %s", o.Provider, strings.Join(Providers, ", "))
+	}
+	for _, name := range o.Without {
+		if !slices.Contains(allProcesses, name) {
+			return fmt.Errorf("no process is called %q; there are %s", name, strings.Join(allProcesses, ", "))
+		}
+	}
+	return nil
+}
+
 func (o *Options) complete() error {
-	var err error
-	if o.Dir, err = resolve(o.Dir); err != nil {
+	if err := o.Validate(); err != nil {
 		return err
 	}
 	if o.Provider == "" {
 		o.Provider = Providers[0]
 	}
-	if !slices.Contains(Providers, o.Provider) {
-		return fmt.Errorf("provider %q is unknown; known are %v", o.Provider, Providers)
+	if o.Progress == nil {
+		o.Progress = Silent{}
 	}
-	for _, name := range o.Without {
-		if !slices.Contains(allProcesses, name) {
-			return fmt.Errorf("no process is called %q; there are %v", name, allProcesses)
-		}
-	}
-	for name := range o.Arguments {
-		if !slices.Contains(allProcesses, name) {
-			return fmt.Errorf("arguments for a process called %q, which does not exist; there are %v", name, allProcesses)
-		}
+	var err error
+	if o.Dir, err = resolve(o.Dir); err != nil {
+		return err
 	}
 	if o.Bin == "" {
 		o.Bin, err = besideThis()
 	} else {
 		o.Bin, err = filepath.Abs(o.Bin)
 	}
-	if err != nil {
-		return err
-	}
-	if o.Progress == nil {
-		o.Progress = Silent{}
-	}
-	return nil
+	return err
 }
 
 // Up makes an environment run and returns when all of it is ready. Called again, it brings back what is missing and leaves the
@@ -98,6 +99,10 @@ func Up(ctx context.Context, o Options) (*Environment, error) {
 	}
 	if err := e.certificates(); err != nil {
 		return e, err
+	}
+	// A bare environment gets the manifests too, for whoever wants to apply them by hand.
+	if _, _, err := e.render(); err != nil {
+		return e, fmt.Errorf("writing the example's manifests: %w", err)
 	}
 	steps, err := e.steps()
 	if err != nil {

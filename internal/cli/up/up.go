@@ -32,6 +32,9 @@ cannot be brought back, and "berth down --purge" makes room for a new one.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.Dir = *dir
+			if err := options.Validate(); err != nil {
+				return exit.With(exit.Usage, err)
+			}
 			begun := time.Now()
 			reporter := progress.New(cmd.ErrOrStderr())
 			options.Progress = reporter
@@ -68,7 +71,9 @@ func report(w io.Writer, e *local.Environment, machines []local.Machine, took ti
 		{environment(e), "kubectl, berth and the management cluster in this shell"},
 		{"kubectl get clusters,machines -A", "what Cluster API sees"},
 	}
-	if len(machines) > 0 {
+	if len(machines) == 0 {
+		rows = append(rows, []string{"kubectl apply -f " + e.Manifests(), "bring up the example cluster"})
+	} else {
 		m := machines[len(machines)-1]
 		rows = append(rows,
 			[]string{"kubectl get vspheremachineconfigpools -n " + m.Namespace + " -o yaml", "the places: who holds which slot, and its disks"},
