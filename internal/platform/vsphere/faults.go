@@ -73,8 +73,10 @@ func unreachable(cfg Config, err error) error {
 	if errors.As(err, &typed) {
 		return typed
 	}
-	return &machine.Error{Kind: machine.Broken, Reason: ReasonUnreachable,
-		Message: fmt.Sprintf("vCenter %s cannot be reached: is spec.server right, is the vCenter up?", cfg.Server), Err: err}
+	return &machine.Error{
+		Kind: machine.Broken, Reason: ReasonUnreachable,
+		Message: fmt.Sprintf("vCenter %s cannot be reached: is spec.server right, is the vCenter up?", cfg.Server), Err: err,
+	}
 }
 
 // methodFault digs vCenter's fault and its text out of an error, nil if there is none.

@@ -172,7 +172,7 @@ func attachments(v vm, volumes []machine.Volume) ([]types.BaseVirtualDeviceConfi
 		if there[path] || volume.Identity != "" && there[normalUUID(volume.Identity)] {
 			continue // also where a storage migration has moved it
 		}
-		var p = v.folder()
+		p := v.folder()
 		p.FromString(path)
 		if dir, _, _ := cutLast(p.Path); p.Datastore == home.Datastore && dir == home.Path {
 			return nil, refused(ReasonDirectory, "persistent disk %s lies in the directory of virtual machine %s (%s), where it "+

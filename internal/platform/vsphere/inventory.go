@@ -158,8 +158,11 @@ var (
 	kindFolder       = kind{"folder", "spec.folder", ReasonFolder, []string{"Folder"}, "vm"}
 	kindResourcePool = kind{"resource pool", "spec.resourcePool", ReasonResourcePool, []string{"ResourcePool", "VirtualApp"}, "host"}
 	kindDatastore    = kind{"datastore", "spec.datastore", ReasonDatastore, []string{"Datastore"}, "datastore"}
-	kindNetwork      = kind{"network", "spec.network.devices[%d].networkName", ReasonNetwork,
-		[]string{"Network", "DistributedVirtualPortgroup", "OpaqueNetwork"}, "network"}
+	kindNetwork      = kind{
+		"network", "spec.network.devices[%d].networkName", ReasonNetwork,
+		[]string{"Network", "DistributedVirtualPortgroup", "OpaqueNetwork"},
+		"network",
+	}
 )
 
 func (k kind) at(index int) kind {

@@ -90,7 +90,9 @@ func devices(units ...int32) object.VirtualDeviceList {
 func TestUnits(t *testing.T) { // VS-D9 to VS-D12, V2
 	at := func(n int32) *int32 { return &n }
 	place := &slot.Slot{Disks: []slot.Disk{
-		{Name: "a", SizeGiB: 1, Ephemeral: true}, {Name: "b", SizeGiB: 1, Unit: at(1)}, {Name: "c", SizeGiB: 1},
+		{Name: "a", SizeGiB: 1, Ephemeral: true},
+		{Name: "b", SizeGiB: 1, Unit: at(1)},
+		{Name: "c", SizeGiB: 1},
 		{Name: "d", SizeGiB: 1, Ephemeral: true},
 	}}
 	b, err := newBoard(devices(0), "vm")

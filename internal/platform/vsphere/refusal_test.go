@@ -32,7 +32,8 @@ func TestWrongInput(t *testing.T) {
 		},
 		"template by unknown UUID": {
 			func(s *vsphere.Shape, _ *machine.ServerSpec) { s.Template = "11111111-2222-3333-4444-555555555555" },
-			vsphere.ReasonTemplate, []string{"spec.template", "11111111"},
+			vsphere.ReasonTemplate,
+			[]string{"spec.template", "11111111"},
 		},
 		"datacenter": {
 			func(s *vsphere.Shape, spec *machine.ServerSpec) { s.Datacenter, spec.Location = "dc-x", "" }, vsphere.ReasonDatacenter,
@@ -88,7 +89,8 @@ func TestWrongInput(t *testing.T) {
 		},
 		"our own keys": {
 			func(s *vsphere.Shape, _ *machine.ServerSpec) { s.CustomVMXKeys = map[string]string{"berth.mark": "x"} },
-			vsphere.ReasonBadShape, []string{"spec.customVMXKeys[berth.mark]"},
+			vsphere.ReasonBadShape,
+			[]string{"spec.customVMXKeys[berth.mark]"},
 		},
 		"slot and template disagree about interfaces": {
 			func(_ *vsphere.Shape, spec *machine.ServerSpec) {

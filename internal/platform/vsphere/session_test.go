@@ -2,6 +2,7 @@ package vsphere_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -28,8 +29,8 @@ func refusal(t *testing.T, err error, kind machine.Kind, reason string, parts ..
 			t.Errorf("%q does not say %q", err, part)
 		}
 	}
-	e, ok := err.(*machine.Error)
-	if !ok || e.Reason != reason {
+	var e *machine.Error
+	if !errors.As(err, &e) || e.Reason != reason {
 		t.Errorf("the reason is %+v, want %s", e, reason)
 	}
 }
@@ -83,8 +84,9 @@ func TestWrongPassword(t *testing.T) {
 	for range 5 {
 		_, err := all.Acquire(t.Context(), "ns/a", cfg)
 		refusal(t, err, machine.Refused, vsphere.ReasonCredentials, cfg.Server, cfg.Username)
-		if e := err.(*machine.Error); e.RetryAfter <= 0 || e.RetryAfter > time.Second {
-			t.Fatalf("retry after %s", e.RetryAfter)
+		var e *machine.Error
+		if !errors.As(err, &e) || e.RetryAfter <= 0 || e.RetryAfter > time.Second {
+			t.Fatalf("retry after %+v", e)
 		}
 	}
 	if got := failures(); got != 1 {
@@ -118,11 +120,13 @@ func sessions(t *testing.T, c *cloud) int {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for late := time.Now().Add(20 * time.Second); !holds(); {
-		if time.Now().After(late) {
+	late := time.After(20 * time.Second)
+	for !holds() {
+		select {
+		case <-late:
 			t.Fatalf("never: %s", what)
+		case <-time.After(5 * time.Millisecond): // nothing announces a simulator's state
 		}
-		time.Sleep(5 * time.Millisecond) // polls a simulator's state that nothing announces
 	}
 }
 
