@@ -22,6 +22,9 @@ import (
 	"github.com/berth-dev/berth/internal/machine"
 )
 
+// healthCheck is how often a cluster asks its session whether vCenter still answers. That costs no call.
+const healthCheck = 30 * time.Second
+
 // clusterReconciler looks after VSphereClusters: credentials, the way to vCenter, failure domains, and the order in which
 // everything goes at the end.
 type clusterReconciler struct {
@@ -112,7 +115,7 @@ func (r *clusterReconciler) provision(ctx context.Context, infra *infrav1.VSpher
 	infra.Status.Ready = true
 	infra.Status.Initialization.Provisioned = ptr.To(true)
 	setCondition(infra, infrav1.ReadyCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
-	return 0, nil
+	return healthCheck, nil
 }
 
 // connect takes the Secret and opens the session; the guard says what is in the way.

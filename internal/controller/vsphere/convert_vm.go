@@ -1,26 +1,22 @@
 package vsphere
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"text/template"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
 	"github.com/berth-dev/berth/internal/machine"
 	"github.com/berth-dev/berth/internal/platform/vsphere"
+	"github.com/berth-dev/berth/internal/rules"
 	"github.com/berth-dev/berth/internal/slot"
 )
-
-// maxVMName is where vCenter and Kubernetes labels both end.
-const maxVMName = 63
 
 // placement is what a failure domain says about a machine; nil when the machine has none.
 type placement struct {
@@ -193,49 +189,20 @@ func checkAddresses(spec *infrav1.VirtualMachineCloneSpec) error {
 	return nil
 }
 
-// vmName evaluates the naming strategy. A template is parsed anew each time: a shared one would mix up machines (VS-V14).
+// vmName is the name of a machine's virtual machine and VSphereVM.
 func vmName(m *infrav1.VSphereMachine) (string, error) {
-	if m.Spec.NamingStrategy == nil || m.Spec.NamingStrategy.Template == nil {
-		return cut(m.Name), nil
+	naming := ""
+	if m.Spec.NamingStrategy != nil {
+		naming = ptr.Deref(m.Spec.NamingStrategy.Template, "")
 	}
-	text := *m.Spec.NamingStrategy.Template
-	refuse := func(err error) (string, error) {
+	name, err := rules.VMName(naming, m.Name)
+	if err != nil {
 		return "", &machine.Error{
 			Kind: machine.Refused, Reason: infrav1.CloningFailedReason, Err: err,
-			Message: fmt.Sprintf("spec.namingStrategy.template %q gives no name for a virtual machine", text),
+			Message: fmt.Sprintf("spec.namingStrategy.template %q gives no name for a virtual machine", naming),
 		}
 	}
-	t, err := template.New("name").Option("missingkey=error").Funcs(template.FuncMap{
-		"trimSuffix": func(suffix, s string) string { return strings.TrimSuffix(s, suffix) },
-		"trunc": func(n int, s string) string {
-			switch {
-			case n >= 0 && len(s) > n:
-				return s[:n]
-			case n < 0 && len(s) > -n:
-				return s[len(s)+n:]
-			default:
-				return s
-			}
-		},
-	}).Parse(text)
-	if err != nil {
-		return refuse(err)
-	}
-	var out bytes.Buffer
-	if err := t.Execute(&out, map[string]any{"machine": map[string]any{"name": m.Name}}); err != nil {
-		return refuse(err)
-	}
-	if out.Len() == 0 {
-		return refuse(errors.New("the result is empty"))
-	}
-	return cut(out.String()), nil
-}
-
-func cut(name string) string {
-	if len(name) <= maxVMName {
-		return name
-	}
-	return strings.TrimRight(name[:maxVMName], "-.")
+	return name, nil
 }
 
 // serverSpec is what the engine hands to the adapter. It comes from the VSphereVM, so that it never changes under a machine.

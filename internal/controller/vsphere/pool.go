@@ -62,9 +62,13 @@ func (r *poolReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil
 	}
 
+	if _, decided := p.Annotations[infrav1.ReleaseQuarantinedAnnotation]; decided {
+		// The pass starts anew from what this writes.
+		return ctrl.Result{RequeueAfter: time.Millisecond}, r.releaseQuarantined(ctx, req.NamespacedName)
+	}
 	r.setClusterRefReady(p, cluster, infra)
 	retry := r.setVCenterAvailable(ctx, p, infra)
-	if err := r.setMembers(ctx, p); err != nil {
+	if err := r.setMembers(ctx, p, infra); err != nil {
 		return ctrl.Result{}, err
 	}
 	summary, err := r.writer(req.NamespacedName).Reconcile(ctx)

@@ -4,16 +4,17 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
 	"github.com/berth-dev/berth/internal/pool"
+	"github.com/berth-dev/berth/internal/rules"
 	"github.com/berth-dev/berth/internal/slot"
 )
 
@@ -113,8 +114,8 @@ func lines(by map[string]string) string {
 }
 
 // setMembers checks the declaration itself. Admission refuses what it sees; what came before it, or around it, is said here.
-func (r *poolReconciler) setMembers(ctx context.Context, p *infrav1.VSphereMachineConfigPool) error {
-	if problems := invalidMembers(p); len(problems) > 0 {
+func (r *poolReconciler) setMembers(ctx context.Context, p *infrav1.VSphereMachineConfigPool, infra *infrav1.VSphereCluster) error {
+	if problems := invalidMembers(p, infra); len(problems) > 0 {
 		setCondition(p, infrav1.MembersValidCondition, metav1.ConditionFalse, infrav1.InvalidMemberConfigReason, strings.Join(problems, "; "))
 	} else {
 		setCondition(p, infrav1.MembersValidCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
@@ -138,16 +139,17 @@ func (r *poolReconciler) setMembers(ctx context.Context, p *infrav1.VSphereMachi
 	return nil
 }
 
-func invalidMembers(p *infrav1.VSphereMachineConfigPool) []string {
+// invalidMembers asks the rules that admission asks. Duplicates have a condition of their own.
+func invalidMembers(p *infrav1.VSphereMachineConfigPool, infra *infrav1.VSphereCluster) []string {
+	world := rules.VSpherePoolWorld{Cluster: &rules.Cluster{Namespace: p.Namespace, Name: p.Spec.ClusterRef.Name}}
+	if infra != nil {
+		world.Cluster.Endpoint = infra.Spec.ControlPlaneEndpoint.Host
+	}
+	verdict := rules.VSphereMachineConfigPool(nil, p, world)
 	var problems []string
-	for i, config := range p.Spec.Configs {
-		for j, nic := range slotOf(config, "").NICs {
-			for _, address := range nic.Addresses {
-				if _, err := netip.ParsePrefix(address); err != nil {
-					problems = append(problems, fmt.Sprintf("spec.configs[%d] (%s), interface %d: %q is not an address with a prefix length, as in 192.0.2.31/24",
-						i, config.Hostname, j, address))
-				}
-			}
+	for _, e := range verdict.Errors {
+		if e.Type != field.ErrorTypeDuplicate {
+			problems = append(problems, e.Error())
 		}
 	}
 	return problems

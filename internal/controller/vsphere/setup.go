@@ -88,6 +88,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		"VSphereVM":              func() error { return (&orphanReconciler{machineR, recorder, orphans}).setup(mgr, o) },
 		"pool":                   func() error { return (&poolReconciler{pools: p, latest: seen}).setup(mgr, o) },
 		"VSphereClusterIdentity": func() error { return (&identityReconciler{c, live, o.ControllerNamespace}).setup(mgr, o) },
+		"VSphereDeploymentZone":  func() error { return (&zoneReconciler{client: c, reader: live, access: a}).setup(mgr, o) },
 		"sessions":               func() error { return mgr.Add(listener(o.Sessions, machines, orphans)) },
 	} {
 		if err := setup(); err != nil {

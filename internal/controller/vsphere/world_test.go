@@ -46,6 +46,9 @@ type world struct {
 	cluster *clusterv1.Cluster
 	infra   *infrav1.VSphereCluster
 
+	// failureDomain of the Machines that withMachine creates.
+	failureDomain string
+
 	// stop ends the manager in good order; kill ends it in the middle of whatever it does: its writes fail from that moment on.
 	stop, kill func()
 }
@@ -279,6 +282,7 @@ func (w *world) withMachine(name, pool string, change ...func(*infrav1.VSphereMa
 		},
 		Spec: clusterv1.MachineSpec{
 			ClusterName:       "demo",
+			FailureDomain:     w.failureDomain,
 			Bootstrap:         clusterv1.Bootstrap{DataSecretName: ptr.To(name)},
 			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "VSphereMachine", Name: name},
 		},

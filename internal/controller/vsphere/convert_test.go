@@ -1,0 +1,153 @@
+package vsphere
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
+	"github.com/berth-dev/berth/internal/disk"
+	"github.com/berth-dev/berth/internal/machine"
+	"github.com/berth-dev/berth/internal/pool"
+	"github.com/berth-dev/berth/internal/slot"
+)
+
+func aConfig() infrav1.VSphereMachineConfig {
+	return infrav1.VSphereMachineConfig{
+		Hostname: "w-1", Datacenter: "dc-a",
+		Network: &infrav1.MachineConfigNetwork{
+			Primary: infrav1.MachineConfigNetworkDevice{
+				NetworkName: "pg-node", DeviceName: "ens1", IP: "192.0.2.31/24", Gateway: "192.0.2.1",
+				IPv6: "2001:db8::31/64", IPv6Gateway: "2001:db8::1", DNS: []string{"192.0.2.53"},
+			},
+			Additional: []infrav1.MachineConfigNetworkDevice{{NetworkName: "pg-stor"}},
+		},
+		PersistentDisks: []infrav1.PersistentDisk{
+			{Name: "data", SizeGiB: 10, UnitNumber: ptr.To[int32](3), MountPath: "/data", FSFormat: infrav1.XFS, MountOptions: []string{"noatime"}, WipeFilesystem: ptr.To(true)},
+			{Name: "raw", SizeGiB: 1, Datastore: "ds", StoragePolicy: "gold"},
+		},
+		EphemeralDisks: []infrav1.EphemeralDisk{{Name: "scratch", SizeGiB: 5, MountPath: "/scratch", FSFormat: infrav1.Ext4}},
+	}
+}
+
+// VS-A13: the copy that a VSphereVM keeps says everything that the slot said.
+func TestSlotSurvivesTheRoundTrip(t *testing.T) {
+	g := NewWithT(t)
+	want := aConfig()
+	g.Expect(*configOf(slotOf(want, "dc-of-the-pool"))).To(Equal(want))
+	want.Datacenter = ""
+	g.Expect(configOf(slotOf(want, "dc-of-the-pool")).Datacenter).To(Equal("dc-of-the-pool"))
+}
+
+// D22: every state of a slot and a disk comes back from the published words as it went in.
+func TestPoolStateSurvivesTheRoundTrip(t *testing.T) {
+	g := NewWithT(t)
+	now := time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
+	holder := slot.Holder{Name: "m1", UID: "u1", Mark: "k1", OwnerName: "o1", OwnerUID: "ou1"}
+	state := pool.State{
+		Consumer: &slot.Consumer{Group: "cluster.x-k8s.io", APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "MachineDeployment", Namespace: "ns", Name: "md"},
+		Records: []slot.Record{
+			{HostName: "a", State: slot.Available},
+			{HostName: "b", State: slot.Held, Holder: holder},
+			{HostName: "c", State: slot.Vacating, Holder: holder, VacatedAt: &now},
+			{HostName: "d", State: slot.Released, Holder: holder, ReleasedAt: &now},
+			{HostName: "e", State: slot.Reclaiming, Holder: holder, ReleasedAt: &now},
+			{HostName: "f", State: slot.Quarantined, Holder: holder, Contradiction: "two machines"},
+		},
+		Disks: []disk.Record{
+			{HostName: "b", Name: "data", Volume: "[ds] x/y.vmdk", Identity: "id", Unit: ptr.To[int32](1), SizeGiB: 10, Phase: disk.Attached, OwnerName: "m1", OwnerMark: "k1", Changed: now},
+			{
+				HostName: "e", Name: "data", Volume: "[ds] x/z.vmdk", Identity: "id2", SizeGiB: 10, Phase: disk.Error, Interrupted: disk.Reclaiming,
+				RetryAfter: &now, LastError: "no", Operation: "task-1", Changed: now,
+			},
+		},
+		Ephemeral: []pool.Ephemeral{{HostName: "b", Name: "scratch", Unit: ptr.To[int32](2), Identity: "e1"}},
+	}
+	p := &infrav1.VSphereMachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
+	setState(p, state)
+	got := stateOf(p, false)
+	g.Expect(got.Consumer).To(Equal(state.Consumer))
+	g.Expect(got.Records).To(Equal(state.Records))
+	g.Expect(got.Disks).To(Equal(state.Disks))
+	g.Expect(got.Ephemeral).To(Equal(state.Ephemeral))
+	words := map[string]infrav1.ConfigState{}
+	for _, c := range p.Status.ConfigStatuses {
+		words[c.Hostname] = c.State
+	}
+	g.Expect(words).To(Equal(map[string]infrav1.ConfigState{
+		"a": infrav1.ConfigStateAvailable, "b": infrav1.ConfigStateInUse, "c": infrav1.ConfigStateInUse,
+		"d": infrav1.ConfigStateReleased, "e": infrav1.ConfigStateReleased, "f": infrav1.ConfigStateInUse,
+	}))
+}
+
+// Every field of the clone specification that has a meaning for vCenter reaches the adapter.
+func TestShapeLosesNothing(t *testing.T) {
+	spec := infrav1.VirtualMachineCloneSpec{}
+	// Fields that are not the adapter's: the session's, and a leftover.
+	elsewhere := map[string]bool{"Server": true, "Thumbprint": true}
+	fields := reflect.TypeOf(spec)
+	names := map[string]string{"Network": "Devices", "PciDevices": "PCIDevices"}
+	shape := reflect.TypeOf(shapeOf(&spec))
+	for i := range fields.NumField() {
+		name := fields.Field(i).Name
+		if elsewhere[name] {
+			continue
+		}
+		if other := names[name]; other != "" {
+			name = other
+		}
+		if _, ok := shape.FieldByName(name); !ok {
+			t.Errorf("%s does not reach the adapter", fields.Field(i).Name)
+		}
+	}
+}
+
+// The notes come back from a VSphereVM as the engine gave them.
+func TestNotesSurviveTheRoundTrip(t *testing.T) {
+	g := NewWithT(t)
+	now := time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
+	notes := machine.Notes{
+		Identity: machine.Identity{Mark: "k", ServerID: "VirtualMachine:vm-1", HardwareID: "b", Location: "dc-a", Name: "m1"},
+		Intended: true, CreateEnded: true, Operation: machine.Operation{Ref: "task-1", Kind: machine.OpFit, Mark: "k"},
+		PowerOnAsked: &now, PoweredOn: true, Ready: true, AbsentSince: &now, RetryAt: &now,
+	}
+	vm := &infrav1.VSphereVM{ObjectMeta: metav1.ObjectMeta{Name: "m1"}}
+	vm.Spec.Datacenter, vm.Spec.BiosUUID = "dc-a", "b"
+	setNotes(&vm.Status, notes)
+	setVMStatus(vm, notes, machine.Report{Result: machine.Result{Outcome: machine.Done}, Ready: true})
+	g.Expect(notesOf(vm, "k")).To(Equal(notes))
+}
+
+// VS-A6: nobody misses a change that comes between the look at the pool and the wait for it.
+func TestQueueLosesNoChange(t *testing.T) {
+	g := NewWithT(t)
+	q := newQueue()
+	pool, m := client.ObjectKey{Name: "p"}, client.ObjectKey{Name: "m"}
+	tick := q.tick(pool)
+	g.Expect(q.wait(pool, m, tick)).To(BeTrue())
+	g.Expect(q.changed(pool)).To(ConsistOf(m))
+	g.Expect(q.changed(pool)).To(BeEmpty())
+	g.Expect(q.wait(pool, m, tick)).To(BeFalse(), "the pool has changed since")
+}
+
+// Names and addresses that two pools of a cluster share are named with both places.
+func TestDuplicateMembers(t *testing.T) {
+	g := NewWithT(t)
+	a := &infrav1.VSphereMachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: infrav1.VSphereMachineConfigPoolSpec{Configs: []infrav1.VSphereMachineConfig{aConfig()}}}
+	b := a.DeepCopy()
+	b.Name = "b"
+	reason, problems := duplicateMembers([]*infrav1.VSphereMachineConfigPool{a})
+	g.Expect(reason).To(BeEmpty())
+	reason, problems = duplicateMembers([]*infrav1.VSphereMachineConfigPool{a, b})
+	g.Expect(reason).To(Equal(infrav1.DuplicateHostnameReason))
+	g.Expect(problems[0]).To(And(ContainSubstring("w-1"), ContainSubstring("a spec.configs[0]"), ContainSubstring("b spec.configs[0]")))
+	b.Spec.Configs[0].Hostname = "w-2"
+	reason, problems = duplicateMembers([]*infrav1.VSphereMachineConfigPool{a, b})
+	g.Expect(reason).To(Equal(infrav1.DuplicateIPAddressReason))
+	g.Expect(problems).To(HaveLen(2), "one for each family")
+}
