@@ -79,13 +79,16 @@ func (c *client) logIn(ctx context.Context, seen int64) error {
 		viaBare.RoundTripper = &bare{c}
 		err := session.NewManager(&viaBare).Login(ctx, url.UserPassword(c.cfg.Username, c.cfg.Password))
 		if err != nil && isLoginRefusal(err) {
+			c.cfg.Log.Info("vCenter refused the credentials", "user", c.cfg.Username)
 			return nil, c.breaker.refused(time.Now(), c.cfg)
 		}
 		if err != nil {
 			return nil, unreachable(c.cfg, err)
 		}
 		c.breaker.accepted()
-		c.logins.Add(1)
+		if c.logins.Add(1) > 1 {
+			c.cfg.Log.Info("Logged in again: vCenter had ended the session")
+		}
 		return nil, nil
 	})
 	select {

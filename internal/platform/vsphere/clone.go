@@ -47,28 +47,30 @@ func (s *Session) Create(ctx context.Context, spec machine.ServerSpec) (machine.
 	if err != nil {
 		return machine.Operation{}, err
 	}
-	inv, err := s.inventory.get(ctx)
-	if err != nil {
-		return machine.Operation{}, err
-	}
-	dc, err := inv.datacenter(locationOf(spec), shape.Datacenter)
-	if err != nil {
-		return machine.Operation{}, err
-	}
-	folder, err := inv.folder(dc, shape.Folder)
-	if err != nil {
-		return machine.Operation{}, err
-	}
-	t, err := s.template(ctx, inv, dc, shape.Template)
-	if err != nil {
-		return machine.Operation{}, err
-	}
-	clone, err := s.cloneSpec(ctx, inv, dc, t, spec, shape)
+	var (
+		folder types.ManagedObjectReference
+		t      *template
+		clone  *types.VirtualMachineCloneSpec
+	)
+	err = s.inventory.with(ctx, func(inv *inventory) error {
+		dc, err := inv.datacenter(locationOf(spec), shape.Datacenter)
+		if err != nil {
+			return err
+		}
+		if folder, err = inv.folder(dc, shape.Folder); err != nil {
+			return err
+		}
+		if t, err = s.template(ctx, inv, dc, shape.Template); err != nil {
+			return err
+		}
+		clone, err = s.cloneSpec(ctx, inv, dc, t, spec, shape)
+		return err
+	})
 	if err != nil {
 		return machine.Operation{}, err
 	}
 	return s.start(ctx, act{
-		kind: machine.OpCreate, mark: spec.Mark, entity: t.vm.ref, doing: "cloning " + t.vm.name + " to " + spec.Name,
+		kind: machine.OpCreate, mark: spec.Mark, entity: t.vm.ref, making: spec.Name, doing: "cloning " + t.vm.name + " to " + spec.Name,
 	},
 		func(ctx context.Context) (types.ManagedObjectReference, error) {
 			res, err := methods.CloneVM_Task(ctx, s.client.vim, &types.CloneVM_Task{

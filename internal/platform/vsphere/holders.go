@@ -91,6 +91,7 @@ func (s *Session) scanAll() {
 }
 
 func (s *Session) scan(ctx context.Context) *holding {
+	making := s.observer.beingMade()
 	content, err := s.scanView(ctx)
 	if err != nil {
 		return &holding{err: err}
@@ -101,6 +102,9 @@ func (s *Session) scan(ctx context.Context) *holding {
 		state := v.unreadable()
 		if v.template && len(v.missing) == 0 && len(v.devices) > 0 {
 			state = "" // templates show their disks like everybody else
+		}
+		if making[v.name] && len(v.devices) == 0 {
+			state = "" // a clone of ours that has no configuration yet; it is made with none of these disks
 		}
 		if state != "" {
 			name := v.name

@@ -2,6 +2,7 @@ package vsphere
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/berth-dev/berth/internal/machine"
 )
 
 // node is one named thing of the inventory.
@@ -85,6 +88,30 @@ func (i *inventories) get(ctx context.Context) (*inventory, error) {
 	i.now = inv
 	return inv, nil
 }
+
+// inventorySettled is how old an inventory may be when something is not found in it; older ones are read anew before a refusal.
+const inventorySettled = 5 * time.Second
+
+// with runs do on the inventory, and once more on a fresh one if something was not found in an older one: what an
+// administrator has just added counts.
+func (i *inventories) with(ctx context.Context, do func(*inventory) error) error {
+	inv, err := i.get(ctx)
+	if err != nil {
+		return err
+	}
+	err = do(inv)
+	var refusal *machine.Error
+	if !errors.As(err, &refusal) || !slices.Contains(missingReasons, refusal.Reason) || time.Since(inv.read) < inventorySettled {
+		return err
+	}
+	i.forget()
+	if inv, err = i.get(ctx); err != nil {
+		return err
+	}
+	return do(inv)
+}
+
+var missingReasons = []string{ReasonDatacenter, ReasonFolder, ReasonResourcePool, ReasonDatastore, ReasonNetwork, ReasonStoragePolicy}
 
 // readView reads through a container view that is made once per login.
 func (i *inventories) readView(ctx context.Context) ([]types.ObjectContent, error) {

@@ -174,12 +174,13 @@ func (o *observer) run(ctx context.Context) {
 			version, pending = "", nil
 			o.lost(err)
 			for {
-				if err := o.build(ctx); err == nil {
+				err := o.build(ctx)
+				if err == nil {
 					pause = time.Second
+					o.c.cfg.Log.Info("The watch over vCenter is open again")
 					break
-				} else {
-					o.lost(err)
 				}
+				o.lost(err)
 				select {
 				case <-ctx.Done():
 					return
@@ -209,6 +210,9 @@ func (o *observer) lost(err error) {
 	o.mu.Lock()
 	was := o.open
 	o.open, o.err = false, err
+	if was {
+		o.c.cfg.Log.Info("Lost the watch over vCenter; reading live until it is open again", "error", err.Error())
+	}
 	var woken []machine.Mark
 	if was {
 		for _, w := range o.vms {

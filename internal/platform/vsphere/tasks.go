@@ -26,6 +26,8 @@ type watchedTask struct {
 	entity types.ManagedObjectReference
 	// since is when we first heard of it, started when this session started it, ended when it was seen to end.
 	since, started, ended time.Time
+	// making is the name of the virtual machine it makes, "" if none.
+	making string
 	// promise is what the virtual machine shows after its success; nil promises nothing.
 	promise func(vm) bool
 	// ready is closed when it has ended.
@@ -164,6 +166,19 @@ func (o *observer) inFlight(ref types.ManagedObjectReference) bool {
 	return false
 }
 
+// beingMade lists the names of virtual machines that clones of ours are making, or have just made.
+func (o *observer) beingMade() map[string]bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	out := map[string]bool{}
+	for _, t := range o.tasks {
+		if t.making != "" && (!t.over() || time.Since(t.ended) < settleTime) {
+			out[t.making] = true
+		}
+	}
+	return out
+}
+
 // prune forgets tasks that ended long ago; vCenter lists only the most recent ones, and not all simulators say when they
 // leave the list.
 func (o *observer) prune() {
@@ -218,6 +233,8 @@ type act struct {
 	kind   string
 	mark   machine.Mark
 	entity types.ManagedObjectReference
+	// making is the name of the virtual machine that a clone makes.
+	making string
 	// promise is what the entity shows when the task has succeeded; nil promises nothing.
 	promise func(vm) bool
 	doing   string
@@ -249,7 +266,7 @@ func (s *Session) start(ctx context.Context, a act, call func(context.Context) (
 	if w, ok := o.vms[entity]; ok {
 		w.liveAt = time.Time{}
 	}
-	t.started, t.promise = time.Now(), a.promise
+	t.started, t.promise, t.making = time.Now(), a.promise, a.making
 	if !t.over() {
 		o.followSlow(t)
 	}

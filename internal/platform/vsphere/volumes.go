@@ -46,34 +46,39 @@ func (s *Session) volumeSite(ctx context.Context, spec machine.VolumeSpec) (site
 	if err != nil {
 		return site{}, err
 	}
-	inv, dc, _, err := s.volumeDatacenter(ctx, spec)
-	if err != nil {
-		return site{}, err
-	}
-	ds, err := inv.find(kindDatastore.called("the datastore of "+spec.Address), dc, at.datastore)
-	if err != nil {
-		return site{}, err
-	}
-	return site{dc: dc, ds: ds, inv: inv, at: at}, nil
-}
-
-func (s *Session) volumeDatacenter(ctx context.Context, spec machine.VolumeSpec) (*inventory, *node, Shape, error) {
 	shape, err := shapeOf(spec.Shape)
 	if err != nil {
-		return nil, nil, shape, err
+		return site{}, err
 	}
-	inv, err := s.inventory.get(ctx)
-	if err != nil {
-		return nil, nil, shape, err
-	}
-	dc, err := inv.datacenter(spec.Location, shape.Datacenter)
-	return inv, dc, shape, err
+	out := site{at: at}
+	err = s.inventory.with(ctx, func(inv *inventory) error {
+		out.inv = inv
+		if out.dc, err = inv.datacenter(spec.Location, shape.Datacenter); err != nil {
+			return err
+		}
+		out.ds, err = inv.find(kindDatastore.called("the datastore of "+spec.Address), out.dc, at.datastore)
+		return err
+	})
+	return out, err
 }
 
 // PlanVolume implements machine.Platform. The name follows from the key; the datastore from the declaration, unless the disk
 // is found on another one: then that is where it lies.
 func (s *Session) PlanVolume(ctx context.Context, spec machine.VolumeSpec) (string, error) {
-	inv, dc, shape, err := s.volumeDatacenter(ctx, spec)
+	shape, err := shapeOf(spec.Shape)
+	if err != nil {
+		return "", err
+	}
+	var planned string
+	err = s.inventory.with(ctx, func(inv *inventory) error {
+		planned, err = s.planVolume(ctx, inv, spec, shape)
+		return err
+	})
+	return planned, err
+}
+
+func (s *Session) planVolume(ctx context.Context, inv *inventory, spec machine.VolumeSpec, shape Shape) (string, error) {
+	dc, err := inv.datacenter(spec.Location, shape.Datacenter)
 	if err != nil {
 		return "", err
 	}
