@@ -53,23 +53,73 @@ func (b *bench) appears(spec machine.ServerSpec) *machine.Server {
 	}
 }
 
+// lostCreate: the answer is lost, or says that it failed, and the server is there all the same.
 func lostCreate(b *bench) {
-	spec := b.spec("demo-worker-1", firstMark, b.place("worker-1", "127.64.1.31"))
-	b.Cloud.Fail(b.T, machine.OpCreate, Lost)
-	if _, err := b.Platform.Create(b.ctx, spec); err == nil {
-		b.Fatal("a create without an answer succeeded")
+	for i, fault := range []Fault{Lost, FailsAfter} {
+		spec := b.spec("demo-worker-1"+string(rune('a'+i)), []machine.Mark{firstMark, secondMark}[i], b.place("worker-1", "127.64.1.31"))
+		b.Cloud.Fail(b.T, machine.OpCreate, fault)
+		op, err := b.Platform.Create(b.ctx, spec)
+		if err == nil {
+			err = b.endOn(b.Platform, op, "creating")
+		}
+		if err == nil {
+			b.Fatalf("a create that went wrong (%s) succeeded", fault)
+		}
+		server := b.appears(spec)
+		op, err = b.Platform.Create(b.ctx, spec)
+		if err == nil {
+			err = b.endOn(b.Platform, op, "creating again")
+		}
+		if err != nil && !machine.Is(err, machine.Busy) {
+			b.Fatalf("creating again: %v; our own server of this name is neither a conflict nor a failure", err)
+		}
+		if again := b.look(spec); again.ServerID != server.ServerID || b.count(spec.Name) != 1 {
+			b.Fatalf("two creates made %v (%s, %s)", b.Cloud.Servers(b.T), server.ServerID, again.ServerID)
+		}
 	}
-	server := b.appears(spec)
-	op, err := b.Platform.Create(b.ctx, spec)
-	if err == nil {
-		err = b.endOn(b.Platform, op, "creating again")
+}
+
+// lostAnswers: after every other act whose answer is lost, a look says what happened, and the act can be repeated.
+func lostAnswers(b *bench) {
+	place := b.place("worker-1", "127.64.1.31")
+	volumes := b.volumes(place)
+	spec := b.spec("demo-worker-1", firstMark, place)
+	server := b.fit(spec, b.server(spec), volumes)
+	try := func(kind string, holds func(*machine.Server, error) bool, act func() (machine.Operation, error)) {
+		b.Helper()
+		b.Cloud.Fail(b.T, kind, Lost)
+		if _, err := act(); err == nil {
+			b.Fatalf("%s without an answer succeeded", kind)
+		}
+		late := time.Now().Add(patience)
+		for {
+			seen, err := b.Platform.LookupLive(b.ctx, server.Identity)
+			if holds(seen, err) {
+				break
+			}
+			if time.Now().After(late) {
+				b.Fatalf("%s had no effect: %+v, %v", kind, seen, err)
+			}
+		}
+		op, err := act()
+		if err == nil {
+			err = b.endOn(b.Platform, op, kind+" again")
+		}
+		if err != nil && !machine.Is(err, machine.NotFound) {
+			b.Fatalf("%s again: %v", kind, err)
+		}
 	}
-	if err != nil && !machine.Is(err, machine.Busy) {
-		b.Fatalf("creating again: %v; our own server of this name is neither a conflict nor a failure", err)
-	}
-	if again := b.look(spec); again.ServerID != server.ServerID || b.count(spec.Name) != 1 {
-		b.Fatalf("two creates made %v (%s, %s)", b.Cloud.Servers(b.T), server.ServerID, again.ServerID)
-	}
+	try(machine.OpPowerOn, func(s *machine.Server, err error) bool { return err == nil && s.Power == machine.PowerOn },
+		func() (machine.Operation, error) { return b.Platform.PowerOn(b.ctx, server) })
+	try(machine.OpPowerOff, func(s *machine.Server, err error) bool { return err == nil && s.Power == machine.PowerOff },
+		func() (machine.Operation, error) {
+			return b.Platform.PowerOff(b.ctx, server, machine.PowerOffMode{}, time.Now())
+		})
+	attached := foreignDisks(server)
+	try(machine.OpDetach, func(s *machine.Server, err error) bool { return err == nil && len(foreignDisks(s)) == 0 },
+		func() (machine.Operation, error) { return b.Platform.Detach(b.ctx, server, attached) })
+	try(machine.OpDestroy, func(_ *machine.Server, err error) bool { return machine.Is(err, machine.NotFound) },
+		func() (machine.Operation, error) { return b.Platform.Destroy(b.ctx, server) })
 }
 
 func failedCreate(b *bench) {

@@ -71,6 +71,7 @@ func Run(t *testing.T, fresh func(t *testing.T) *Harness) {
 		{"a volume made again is blank", blankAgain},
 		{"a foreign server of the same name is left alone", foreignName},
 		{"a create whose answer is lost makes one server", lostCreate},
+		{"after any other lost answer a look tells what happened", lostAnswers},
 		{"a create that fails can be repeated", failedCreate},
 		{"a fit that fails can be repeated", failedFit},
 		{"a running server keeps its disks and its life", runningServer},

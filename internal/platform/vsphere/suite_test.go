@@ -176,7 +176,7 @@ func (c *cloud) Blind(t *testing.T) func() {
 
 var methodsOf = map[string]string{
 	machine.OpCreate: "CloneVM_Task", machine.OpFit: "ReconfigVM_Task", machine.OpPowerOn: "PowerOnVM_Task",
-	machine.OpDestroy: "Destroy_Task",
+	machine.OpPowerOff: "PowerOffVM_Task", machine.OpDetach: "ReconfigVM_Task", machine.OpDestroy: "Destroy_Task",
 }
 
 func (c *cloud) Fail(t *testing.T, kind string, how platformtest.Fault) {
