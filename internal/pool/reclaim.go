@@ -170,16 +170,23 @@ func (w *Writer) reclaim(ctx context.Context, p *round) error {
 	})
 }
 
-// emptied makes a slot new again and removes what is left of its place on the platform.
+// emptied removes what is left of a place on the platform, wherever one of its disks was, and makes its slot new again.
 func (w *Writer) emptied(ctx context.Context, p *round, r *run) error {
 	for _, d := range r.disks {
 		if d.spec.Address == "" {
 			continue
 		}
-		if err := r.platform.Forget(ctx, d.spec); err != nil && !machine.Is(err, machine.NotFound) {
-			p.troubles = append(p.troubles, fmt.Sprintf("slot %s: its disks are deleted, what is left of its place is not: %v", r.hostName, err))
+		switch err := r.platform.Forget(ctx, d.spec); {
+		case err == nil, machine.Is(err, machine.NotFound):
+		case machine.Is(err, machine.Refused), machine.Is(err, machine.Conflict):
+			// Something that is not ours is in it: that is for a human, and no reason to keep the slot back.
+			message := fmt.Sprintf("slot %s: its disks are deleted, what is left of its place is not: %v", r.hostName, err)
+			p.troubles = append(p.troubles, message)
+			w.options.Emit(machine.Event{Warning: true, Reason: machine.EventReclaimFailed, Message: message})
+		default:
+			p.trouble("slot %s: its disks are deleted, what is left of its place could not be removed yet: %v", r.hostName, err)
+			return nil
 		}
-		break
 	}
 	return w.update(ctx, func(s *State) error {
 		if rec := s.record(r.hostName); rec != nil && !s.live(r.hostName) {

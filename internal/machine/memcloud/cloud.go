@@ -25,6 +25,9 @@ type Cloud struct {
 	Deaf bool
 	// Hidden makes a server that is being created invisible until its creation ends.
 	Hidden bool
+	// Unforgettable is what Forget answers; otherwise it adds to Forgotten the address it was asked with.
+	Unforgettable error
+	Forgotten     []string
 
 	mu         sync.Mutex
 	serial     int

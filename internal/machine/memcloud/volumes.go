@@ -70,7 +70,14 @@ func (c *Cloud) DeleteVolume(_ context.Context, spec machine.VolumeSpec, _ machi
 }
 
 // Forget implements machine.Platform.
-func (c *Cloud) Forget(context.Context, machine.VolumeSpec) error { return nil }
+func (c *Cloud) Forget(_ context.Context, spec machine.VolumeSpec) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.Unforgettable == nil {
+		c.Forgotten = append(c.Forgotten, spec.Address)
+	}
+	return c.Unforgettable
+}
 
 // Holders implements machine.Platform.
 func (c *Cloud) Holders(_ context.Context, _ string, volumes []machine.Volume) (map[string]string, error) {
