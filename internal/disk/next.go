@@ -2,6 +2,7 @@ package disk
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -208,7 +209,7 @@ func create(rec Record, want Want, seen Observation, now time.Time) (Record, Act
 	case !seen.Created && !seen.Scanned:
 		return rec, Scan
 	case seen.Holder != "":
-		return Fail(rec, fmt.Sprintf("%s is attached to server %s", rec.Volume, seen.Holder), retryStillAttached, now), Wait
+		return Fail(rec, stillAttached(rec, seen.Holder), retryStillAttached, now), Wait
 	}
 	return own(rec, want, seen, now), Ready
 }
@@ -226,7 +227,7 @@ func reuse(rec Record, want Want, seen Observation, now time.Time) (Record, Act)
 	case !seen.Scanned:
 		return rec, Scan
 	case seen.Holder != "":
-		return Fail(rec, fmt.Sprintf("%s is attached to server %s", rec.Volume, seen.Holder), retryStillAttached, now), Wait
+		return Fail(rec, stillAttached(rec, seen.Holder), retryStillAttached, now), Wait
 	}
 	return own(rec, want, seen, now), Ready
 }
@@ -254,7 +255,7 @@ func reclaim(rec Record, seen Observation, now time.Time) (Record, Act) {
 	case !seen.Scanned:
 		return rec, Scan
 	case seen.Holder != "":
-		return Fail(rec, fmt.Sprintf("%s is still attached to server %s", rec.Volume, seen.Holder), retryStillAttached, now), Wait
+		return Fail(rec, stillAttached(rec, seen.Holder), retryStillAttached, now), Wait
 	}
 	return rec, Delete
 }
@@ -276,6 +277,16 @@ func own(rec Record, want Want, seen Observation, now time.Time) Record {
 	rec.LastError, rec.RetryAfter, rec.Interrupted = "", nil, Absent
 	rec.Changed = now
 	return rec
+}
+
+func stillAttached(rec Record, server string) string {
+	return fmt.Sprintf("%s is still attached to server %s", rec.Volume, server)
+}
+
+// Attached reports whether a disk in Error only waits for a server to let go of it. The published record has no field for that;
+// what is looked for is this package's own sentence.
+func (r Record) Attached() bool {
+	return r.Phase == Error && strings.HasPrefix(r.LastError, stillAttached(r, ""))
 }
 
 func lost(rec Record) string {

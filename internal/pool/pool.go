@@ -102,6 +102,9 @@ type Summary struct {
 	// Reclaiming, Provisioning: disks ("host/disk") in these phases. DiskErrors: with the error.
 	Reclaiming, Provisioning []string
 	DiskErrors               map[string]string
+	// Interrupted is what the disks in DiskErrors were doing; StillAttached names those that only wait for a detach.
+	Interrupted   map[string]disk.Phase
+	StillAttached []string
 	// Held: slots in use.
 	Held []string
 	// Troubles: what could not be told or done this time, each in one sentence.

@@ -50,10 +50,8 @@ type round struct {
 	// waiting says why a slot is not free yet.
 	waiting  map[string]string
 	troubles []string
-	// soon: something is under way whose end is no event.
+	// soon: something is under way whose end is no event, or for the end of which an event may be missed.
 	soon bool
-	// running: an operation is under way; its end is an event (Mark), which this is the safety net for.
-	running bool
 }
 
 func (p *round) trouble(format string, args ...any) {
@@ -257,7 +255,7 @@ func (w *Writer) tidy(ctx context.Context, _ *round) error {
 
 func (w *Writer) summary(s State, p *round) Summary {
 	now := w.options.Now()
-	out := Summary{State: s, Vacating: p.waiting, Quarantined: map[string]string{}, DiskErrors: map[string]string{}, Troubles: p.troubles}
+	out := Summary{State: s, Vacating: p.waiting, Quarantined: map[string]string{}, DiskErrors: map[string]string{}, Interrupted: map[string]disk.Phase{}, Troubles: p.troubles}
 	var next time.Time
 	at := func(t time.Time) {
 		if next.IsZero() || t.Before(next) {
@@ -266,9 +264,6 @@ func (w *Writer) summary(s State, p *round) Summary {
 	}
 	if p.soon {
 		at(now.Add(pollAgain))
-	}
-	if p.running {
-		at(now.Add(operationAgain))
 	}
 	for _, r := range s.Records {
 		switch r.State {
@@ -294,8 +289,17 @@ func (w *Writer) summary(s State, p *round) Summary {
 		switch {
 		case d.Phase == disk.Error:
 			out.DiskErrors[key] = d.LastError
-			if d.RetryAfter != nil {
+			out.Interrupted[key] = d.Interrupted
+			if d.Attached() {
+				out.StillAttached = append(out.StillAttached, key)
+			}
+			switch {
+			case d.RetryAfter == nil:
+			case d.RetryAfter.After(now):
 				at(*d.RetryAfter)
+			default:
+				// It was due in this pass already, so it is not the pool's turn: a machine has the disk, or the platform is away.
+				at(now.Add(pollAgain))
 			}
 		case d.Phase == disk.Reclaiming:
 			out.Reclaiming = append(out.Reclaiming, key)
@@ -310,9 +314,6 @@ func (w *Writer) summary(s State, p *round) Summary {
 	}
 	return out
 }
-
-// operationAgain is when a pool looks after its operations if their end went unnoticed.
-const operationAgain = 5 * time.Second
 
 // pollAgain is when a pool that waits for something without an event looks again.
 const pollAgain = 30 * time.Second
