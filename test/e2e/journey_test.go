@@ -280,7 +280,7 @@ func rollBootstrap(t *testing.T, w *world) {
 	w.export(t, "kubeadmconfigtemplate", workerBootstrap, workerBootstrap+"-v2", "new-bootstrap-template.yaml", func(o *unstructured.Unstructured) {
 		files, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "files")
 		g.Expect(err).NotTo(HaveOccurred())
-		files = append(files, map[string]any{"path": "/etc/motd", "permissions": "0644", "content": "second edition"})
+		files = append(files, map[string]any{"path": "/etc/motd", "permissions": "0644", "content": "second edition\n"})
 		g.Expect(unstructured.SetNestedSlice(o.Object, files, "spec", "template", "spec", "files")).To(Succeed())
 	})
 	w.patch(t, "machinedeployment", workers, `{"spec": {"template": {"spec": {"bootstrap": {"configRef": {"name": "`+workerBootstrap+`-v2"}}}}}}`)
@@ -300,7 +300,7 @@ func rollBootstrap(t *testing.T, w *world) {
 	})
 	places, _ := w.places(t.Context(), g, workerPool)
 	for host := range places {
-		g.Expect(w.berth(t, "guest", "cat", host, "/etc/motd")).To(Equal("second edition"))
+		g.Expect(w.berth(t, "guest", "cat", host, "/etc/motd")).To(Equal("second edition\n"))
 	}
 }
 
