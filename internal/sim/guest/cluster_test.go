@@ -167,6 +167,13 @@ func TestAClusterOfTwoGuests(t *testing.T) {
 	}
 	g.Eventually(nodes(w.ctx, client)).WithTimeout(30 * time.Second).Should(Equal(both))
 
+	// Asked by the hypervisor, a guest shuts down in order before its power goes off.
+	w.must(worker.ShutdownGuest(w.ctx))
+	worker.reaches(guest.PhaseOff)
+	g.Expect(worker.console()).To(ContainSubstring("systemd: shutting down"))
+	worker.powerOn()
+	worker.reaches(guest.PhaseRunning)
+
 	// The power fails: nothing answers at the endpoint. Then it comes back, and with it the cluster, from the disks.
 	cp.powerOff()
 	cp.reaches(guest.PhaseOff)

@@ -114,7 +114,7 @@ func (d *daemon) start(ctx context.Context, ref types.ManagedObjectReference, p 
 	}
 	g := newMachine(d, ref, p, d.directory(ref, p.name))
 	// It keeps running when the watch breaks off, and ends with its own power.
-	ctx, g.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	g.ctx, g.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	d.guests[ref] = g
 	if old != nil {
 		old.powerOff(true)
@@ -123,7 +123,7 @@ func (d *daemon) start(ctx context.Context, ref types.ManagedObjectReference, p 
 		if old != nil {
 			<-old.done
 		}
-		g.run(ctx)
+		g.run(g.ctx)
 		d.mu.Lock()
 		if d.guests[ref] == g {
 			delete(d.guests, ref)

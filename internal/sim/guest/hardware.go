@@ -157,6 +157,8 @@ type power struct {
 	name     string
 	template bool
 	on       bool
+	// shuttingDown: somebody asked the guest to shut down.
+	shuttingDown bool
 	// boot is when it was last powered on; a new value is a new life of the guest.
 	boot time.Time
 }

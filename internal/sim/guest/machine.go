@@ -35,6 +35,9 @@ type machine struct {
 	fs      *mountTable
 	// units that were started and how that went.
 	units map[string]unitState
+	// ctx ends with the power.
+	ctx      context.Context //nolint:containedctx // the life of the machine
+	shutOnce sync.Once
 
 	// mu guards what others read.
 	mu     sync.Mutex
@@ -73,6 +76,23 @@ func (g *machine) powerOff(exists bool) {
 	g.forget = g.forget || !exists
 	g.mu.Unlock()
 	g.cancel()
+}
+
+// shutDown stops the guest's services in order, as a guest does when its tools are asked; the power goes off afterwards.
+func (g *machine) shutDown() {
+	g.shutOnce.Do(func() {
+		g.d.running.Go(func() {
+			g.mu.Lock()
+			n := g.node
+			g.mu.Unlock()
+			if n == nil {
+				return
+			}
+			g.console.say("systemd", "shutting down")
+			g.d.endpoints.remove(g)
+			_ = n.Stop(g.ctx)
+		})
+	})
 }
 
 // pause ends the guest because the simulator ends.

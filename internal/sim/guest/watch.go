@@ -18,7 +18,9 @@ import (
 // userAgent sets the guests' calls apart from a manager's in the simulator's counters.
 const userAgent = "berth-sim-guests"
 
-var watchedProperties = []string{"name", "config.template", "runtime.powerState", "summary.runtime.bootTime"}
+var watchedProperties = []string{
+	"name", "config.template", "runtime.powerState", "summary.runtime.bootTime", "guest.guestState",
+}
 
 // watch follows the power states of all virtual machines until the context ends, over one session and one wait. Whatever
 // goes wrong, it logs in again and starts over with a full read.
@@ -141,6 +143,9 @@ func (d *daemon) apply(ctx context.Context, updates []types.ObjectUpdate) {
 	}
 	for _, ref := range start {
 		d.start(ctx, ref, d.power[ref])
+		if d.power[ref].shuttingDown {
+			d.guests[ref].shutDown()
+		}
 	}
 }
 
@@ -169,6 +174,9 @@ func merge(p power, changes []types.PropertyChange) power {
 		case "runtime.powerState":
 			state, _ := c.Val.(types.VirtualMachinePowerState)
 			p.on = state == types.VirtualMachinePowerStatePoweredOn
+		case "guest.guestState":
+			state, _ := c.Val.(string)
+			p.shuttingDown = state == string(types.VirtualMachineGuestStateShuttingDown)
 		case "summary.runtime.bootTime":
 			p.boot, _ = c.Val.(time.Time)
 		}

@@ -40,7 +40,9 @@ type world struct {
 func newWorld(t *testing.T, edit ...func(*guest.Options)) *world {
 	t.Helper()
 	dir := t.TempDir()
-	server, err := vcenter.Start(vcenter.Options{Dir: filepath.Join(dir, "vcenter"), DisksDir: filepath.Join(dir, "disks")})
+	server, err := vcenter.Start(vcenter.Options{
+		Dir: filepath.Join(dir, "vcenter"), DisksDir: filepath.Join(dir, "disks"), ShutdownTime: 300 * time.Millisecond,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -152,6 +152,11 @@ func (g *vmGate) ShutdownGuest(ctx *simulator.Context, _ *types.ShutdownGuest) s
 		body.Fault_ = simulator.Fault("Cannot complete operation because VMware Tools is not running in this virtual machine.", &types.ToolsUnavailable{})
 	default:
 		body.Res = &types.ShutdownGuestResponse{}
+		ctx.WithLock(g.VirtualMachine, func() {
+			ctx.Update(g.VirtualMachine, []types.PropertyChange{
+				{Name: "guest.guestState", Val: string(types.VirtualMachineGuestStateShuttingDown)},
+			})
+		})
 		g.strict.shutDown(ctx, g.VirtualMachine)
 	}
 	return body
