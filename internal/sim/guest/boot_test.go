@@ -108,6 +108,15 @@ func TestAGuestWithoutDataHasNoName(t *testing.T) {
 	g.Expect(v.reaches(guest.PhaseFailed).Message).To(ContainSubstring("no datasource found"))
 }
 
+func TestAnImageWithoutASystemDoesNotBoot(t *testing.T) {
+	g := NewWithT(t)
+	w := newWorld(t)
+	v := w.cloneOf("os-no-boot", "vm-1")
+	v.boot("demo-1", address(29), noNode)
+	g.Expect(v.reaches(guest.PhaseFailed).Message).To(ContainSubstring("holds no operating system"))
+	g.Expect(v.read().Guest.IpAddress).To(BeEmpty())
+}
+
 func TestTwoGuestsWithOneAddress(t *testing.T) {
 	g := NewWithT(t)
 	w := newWorld(t)

@@ -134,7 +134,12 @@ type vm struct {
 // clone makes a powered-off virtual machine from the template.
 func (w *world) clone(name string) *vm {
 	w.t.Helper()
-	template, err := w.finder.VirtualMachine(w.ctx, "os-v136-3")
+	return w.cloneOf("os-v136-3", name)
+}
+
+func (w *world) cloneOf(image, name string) *vm {
+	w.t.Helper()
+	template, err := w.finder.VirtualMachine(w.ctx, image)
 	w.must(err)
 	folder, err := w.finder.Folder(w.ctx, "k8s")
 	w.must(err)
