@@ -54,4 +54,3 @@ func TestStrangersFileKeepsNoSlotBack(t *testing.T) {
 		t.Errorf("nobody was told: %+v", b.events)
 	}
 }
-

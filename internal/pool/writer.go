@@ -3,9 +3,9 @@ package pool
 import (
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,6 +41,8 @@ type Writer struct {
 	last *State
 	// passing serialises Reconcile; machines are serialised by their own controllers.
 	passing sync.Mutex
+	// gate is held from a load to its save.
+	gate sync.Mutex
 }
 
 var _ machine.Places = (*Writer)(nil)
@@ -174,6 +176,8 @@ func (w *Writer) write(ctx context.Context, batch []*request) {
 }
 
 func (w *Writer) attempt(ctx context.Context, batch []*request, results []error) (changed bool, err error) {
+	w.gate.Lock()
+	defer w.gate.Unlock()
 	for range conflictBudget {
 		state, version, err := w.store.Load(ctx)
 		if err != nil {
@@ -201,6 +205,14 @@ func (w *Writer) attempt(ctx context.Context, batch []*request, results []error)
 		Kind: machine.Busy, Reason: machine.ReasonPlaceUnavailable, RetryAfter: time.Second,
 		Message: "the pool is being changed by others; its record was not written",
 	}
+}
+
+// Between runs f while no write of this writer is under way. Whatever else its process writes to the object that the store
+// keeps the pool in goes through here, so that the two do not make each other's versions stale.
+func (w *Writer) Between(f func() error) error {
+	w.gate.Lock()
+	defer w.gate.Unlock()
+	return f()
 }
 
 func (w *Writer) keep(s *State) {
@@ -238,7 +250,18 @@ func clone(s State) State {
 // Mark is the mark under which the operations of a pool itself (reclaims) wake it: the adapter delivers it in its changes like a
 // machine's. No machine has such a mark.
 func Mark(namespace, name string) machine.Mark {
-	return machine.Mark(fmt.Sprintf("pool:%s/%s", namespace, name))
+	return machine.Mark(markPrefix + namespace + "/" + name)
+}
+
+const markPrefix = "pool:"
+
+// Marked names the pool that Mark made a mark of; ok is false for every other mark.
+func Marked(mark machine.Mark) (namespace, name string, ok bool) {
+	text, ours := strings.CutPrefix(string(mark), markPrefix)
+	if !ours {
+		return "", "", false
+	}
+	return strings.Cut(text, "/")
 }
 
 // record finds a slot's record.

@@ -309,3 +309,12 @@ func TestNoDiskForAPlaceThatWasGivenBack(t *testing.T) {
 		t.Errorf("volumes %v, records %+v", b.cloud.Contents(), b.store.state.Disks)
 	}
 }
+
+func TestMarkNamesThePool(t *testing.T) {
+	if namespace, name, ok := pool.Marked(pool.Mark("ns", "workers")); !ok || namespace != "ns" || name != "workers" {
+		t.Errorf("%q, %q, %v", namespace, name, ok)
+	}
+	if _, _, ok := pool.Marked("0c6a5f7e-52d1-4f0e-8a41-000000000000"); ok {
+		t.Error("a machine's mark was taken for a pool's")
+	}
+}

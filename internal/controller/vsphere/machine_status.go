@@ -3,7 +3,9 @@ package vsphere
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"net/netip"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -144,6 +146,24 @@ func publish(recorder events.EventRecorder, obj client.Object, list []machine.Ev
 		if e.Warning {
 			kind = "Warning"
 		}
-		recorder.Eventf(obj, nil, kind, publishedEvent(e.Reason), "Reconcile", "%s", e.Message)
+		recorder.Eventf(obj, nil, kind, publishedEvent(e.Reason), action(e.Message), "%s", shorten(e.Message))
 	}
+}
+
+// maxNote is what the events API takes.
+const maxNote = 1024
+
+func shorten(message string) string {
+	if len(message) <= maxNote {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxNote-4], "") + " ..."
+}
+
+// action is an event's action. The events API takes events of one object with the same reason and action for repetitions of
+// the first and never shows what the others say; so sentences that differ have actions that differ.
+func action(message string) string {
+	digest := fnv.New64a()
+	_, _ = digest.Write([]byte(message))
+	return fmt.Sprintf("Reconcile-%x", digest.Sum64())
 }

@@ -116,7 +116,10 @@ func (r *poolReconciler) adopt(ctx context.Context, p, stored *infrav1.VSphereMa
 	if equality.Semantic.DeepEqual(before.ObjectMeta, next.ObjectMeta) {
 		return nil
 	}
-	if err := r.client.Patch(ctx, next, client.MergeFrom(before)); err != nil {
+	err := r.writer(client.ObjectKeyFromObject(p)).Between(func() error {
+		return r.client.Patch(ctx, next, client.MergeFrom(before))
+	})
+	if err != nil {
 		return fmt.Errorf("adding finalizer and owner: %w", err)
 	}
 	r.latest.wrote(next)
@@ -156,7 +159,10 @@ func (r *poolReconciler) patchConditions(ctx context.Context, p, stored *infrav1
 	}
 	next := stored.DeepCopy()
 	next.Status.Conditions = p.Status.Conditions
-	if err := r.client.Status().Patch(ctx, next, client.MergeFrom(stored)); err != nil {
+	err := r.writer(client.ObjectKeyFromObject(p)).Between(func() error {
+		return r.client.Status().Patch(ctx, next, client.MergeFrom(stored))
+	})
+	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	r.latest.wrote(next)

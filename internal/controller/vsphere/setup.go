@@ -89,7 +89,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		"pool":                   func() error { return (&poolReconciler{pools: p, latest: seen}).setup(mgr, o) },
 		"VSphereClusterIdentity": func() error { return (&identityReconciler{c, live, o.ControllerNamespace}).setup(mgr, o) },
 		"VSphereDeploymentZone":  func() error { return (&zoneReconciler{client: c, reader: live, access: a}).setup(mgr, o) },
-		"sessions":               func() error { return mgr.Add(listener(o.Sessions, machines, orphans)) },
+		"sessions":               func() error { return mgr.Add(listener(o.Sessions, machines, orphans, p)) },
 	} {
 		if err := setup(); err != nil {
 			return fmt.Errorf("setting up %s: %w", name, err)
@@ -99,7 +99,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 }
 
 // listener passes on what vCenters report until the manager ends, and logs out then.
-func listener(sessions *vsphere.Sessions, alarms ...*alarm) manager.Runnable {
+func listener(sessions *vsphere.Sessions, alarms ...ringer) manager.Runnable {
 	return manager.RunnableFunc(func(ctx context.Context) error {
 		for done := false; !done; {
 			select {

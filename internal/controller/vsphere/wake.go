@@ -9,7 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
 	"github.com/berth-dev/berth/internal/machine"
+	"github.com/berth-dev/berth/internal/pool"
 )
 
 // alarm turns what vCenter reports by mark into reconciles of the machine with that mark.
@@ -49,6 +51,18 @@ func (a *alarm) ring(ctx context.Context, mark machine.Mark) {
 	if known {
 		send(ctx, a.events, a.object(key))
 	}
+}
+
+// ring wakes the pool whose own operation, the deletion of a disk, has ended.
+func (p *pools) ring(ctx context.Context, mark machine.Mark) {
+	if namespace, name, ok := pool.Marked(mark); ok {
+		send(ctx, p.changed, &infrav1.VSphereMachineConfigPool{ObjectMeta: meta(types.NamespacedName{Namespace: namespace, Name: name})})
+	}
+}
+
+// ringer wakes whom a mark stands for, if it knows.
+type ringer interface {
+	ring(ctx context.Context, mark machine.Mark)
 }
 
 func send(ctx context.Context, events chan<- event.GenericEvent, object client.Object) {
