@@ -9,10 +9,13 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-dev/berth/examples"
 )
@@ -22,6 +25,8 @@ const stepExample = "example cluster"
 
 // examplePatience is how long the example cluster may take. It usually takes about a minute and a half.
 const examplePatience = 15 * time.Minute
+
+const waitingForMachines = "waiting until every machine runs and every node is ready"
 
 // Stages of the example cluster in an environment's record.
 const (
@@ -63,7 +68,11 @@ func (e *Environment) ensureExample(ctx context.Context, progress Progress, say 
 		say("applying " + name)
 		// One file after the other: admission looks up what an object refers to.
 		for _, object := range objects {
-			if err := client.applyOne(ctx, object); err != nil {
+			err := rememberForKubectl(object)
+			if err == nil {
+				err = client.applyOne(ctx, object)
+			}
+			if err != nil {
 				return fmt.Errorf("%s: %w", filepath.Join(e.Manifests(), name), err)
 			}
 		}
@@ -72,12 +81,28 @@ func (e *Environment) ensureExample(ctx context.Context, progress Progress, say 
 	if err := e.write(); err != nil {
 		return err
 	}
-	say("waiting until every machine runs and every node is ready")
+	say(waitingForMachines)
 	if err := e.awaitMachines(ctx, wantedMachines(all), progress, say); err != nil {
 		return err
 	}
 	e.Example = ExampleReady
 	return e.write()
+}
+
+// rememberForKubectl notes the object on itself as `kubectl apply` does. People edit these files and apply them again; without
+// the note kubectl would warn, and would not notice what they have taken out.
+func rememberForKubectl(object *unstructured.Unstructured) error {
+	text, err := runtime.Encode(unstructured.UnstructuredJSONScheme, object)
+	if err != nil {
+		return err
+	}
+	annotations := object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[corev1.LastAppliedConfigAnnotation] = string(text)
+	object.SetAnnotations(annotations)
+	return nil
 }
 
 // render writes the example's manifests in the addresses of this environment into the state directory, where people can read
@@ -159,20 +184,24 @@ func (e *Environment) awaitMachines(ctx context.Context, wanted map[string]int, 
 	begun := map[string]time.Time{}
 	ended := map[string]bool{}
 	var last []Machine
-	defer func() {
-		for name, at := range begun {
-			if !ended[name] {
-				progress.End(name, time.Since(at), errors.New("not ready"))
-			}
-		}
-	}()
 	err := e.watchMachines(ctx, func(clusters []*unstructured.Unstructured, machines []Machine) (bool, error) {
 		last = machines
 		// Before there are machines, the cluster itself says what it waits for.
 		for _, cluster := range clusters {
 			c := conditionOf(cluster, "InfrastructureReady")
-			if _, ours := wanted[cluster.GetNamespace()+"/"+cluster.GetName()]; ours && c.status != "True" && c.message != "" {
+			_, ours := wanted[cluster.GetNamespace()+"/"+cluster.GetName()]
+			switch {
+			case !ours:
+			case c.status != "True" && c.message != "":
 				say("infrastructure of " + cluster.GetName() + ": " + oneLine(c.message))
+			default:
+				say(waitingForMachines)
+			}
+		}
+		for name, at := range begun {
+			if gone := !slices.ContainsFunc(machines, func(m Machine) bool { return m.Name == name }); gone && !ended[name] {
+				ended[name] = true
+				progress.End(name, time.Since(at), errors.New("deleted before it was ready"))
 			}
 		}
 		ready := map[string]int{}
@@ -200,6 +229,15 @@ func (e *Environment) awaitMachines(ctx context.Context, wanted map[string]int, 
 		}
 		return true, nil
 	})
+	outcome := errors.New("not ready")
+	if errors.Is(err, context.Canceled) {
+		outcome = context.Canceled
+	}
+	for name, at := range begun {
+		if !ended[name] {
+			progress.End(name, time.Since(at), outcome)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, unready(wanted, last))
 	}
