@@ -159,12 +159,20 @@ func (w *world) run(ctx context.Context, program string, args ...string) (string
 	return out.String(), nil
 }
 
-// kubectl types a command that must succeed.
+// kubectl types a command that must succeed. While the manager is down nobody answers admission; a person types the command
+// again then, and so does this.
 func (w *world) kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	t.Logf("$ kubectl %s", strings.Join(args, " "))
-	out, err := w.run(t.Context(), w.tool("kubectl"), args...)
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	var out string
+	NewWithT(t).Eventually(func(g Gomega) {
+		var err error
+		out, err = w.run(t.Context(), w.tool("kubectl"), args...)
+		if err != nil && !strings.Contains(err.Error(), "failed to call webhook") {
+			StopTrying("the command was refused").Wrap(err).Now()
+		}
+		g.Expect(err).NotTo(HaveOccurred())
+	}, time.Minute, glance).Should(Succeed())
 	return out
 }
 
