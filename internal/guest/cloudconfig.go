@@ -2,7 +2,10 @@ package guest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -51,6 +54,8 @@ func (c *cloudConfig) encode() ([]byte, error) {
 	if !bytes.HasSuffix(c.header, []byte("\n")) {
 		out.WriteByte('\n')
 	}
+	quoteFragile(c.root)
+	start := out.Len()
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
 	if err := enc.Encode(c.root); err != nil {
@@ -59,7 +64,37 @@ func (c *cloudConfig) encode() ([]byte, error) {
 	if err := enc.Close(); err != nil {
 		return nil, fmt.Errorf("encoding the cloud-config: %w", err)
 	}
+	if err := sameContent(c.root, out.Bytes()[start:]); err != nil {
+		return nil, &ContentError{Message: "the bootstrap data cannot be written again without a change to what the user wrote", Err: err}
+	}
 	return out.Bytes(), nil
+}
+
+// quoteFragile puts quotes around block scalars that begin with white space: the encoder gets their indentation wrong.
+func quoteFragile(n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode && strings.ContainsAny(firstByte(n.Value), " \t\n") && strings.Contains(n.Value, "\n") {
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	for _, child := range n.Content {
+		quoteFragile(child)
+	}
+}
+
+func firstByte(s string) string { return s[:min(1, len(s))] }
+
+// sameContent proves that the encoded document says what the tree says.
+func sameContent(root *yaml.Node, encoded []byte) error {
+	var want, got any
+	if err := root.Decode(&want); err != nil {
+		return err
+	}
+	if err := yaml.Unmarshal(encoded, &got); err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(want, got) {
+		return errors.New("the YAML encoder lost something")
+	}
+	return nil
 }
 
 // writeFile is one entry of write_files.
