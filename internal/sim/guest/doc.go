@@ -9,6 +9,23 @@
 // everything else is written down on the guest's console as not run. A guest whose user data is wrong fails where a real one
 // would and says so on its console.
 //
+// The state directory holds
+//
+//	disks/<uuid>/meta.json       what a probe of the disk finds; absent on a blank or raw disk
+//	disks/<uuid>/fs/             the root of the disk's file system
+//	disks/<uuid>/raw             the bytes of a raw disk, sparse
+//	guests/<vm>/console.log      the serial console, over all boots
+//	guests/<vm>/status.json      Status
+//	guests/<vm>/mounts.json      the mount table, for Open
+//	guests/<vm>/run/             the guest's /run, lost with the power
+//	guests/<vm>/runtime/         process records and logs of a control plane
+//
+// A disk's directory goes when the simulated vCenter deletes the VMDK, a guest's when the virtual machine is gone. A second
+// machine of the same name, in another datacenter, has its reference behind the name.
+//
+// What is simpler than in reality: there is no DHCP; the image has no version of its own, so that a kubelet has the version of
+// the cluster it joins; an interrupted cloud-init is repeated only if it was the simulator that was interrupted.
+//
 // The guests know vSphere and Kubernetes, and nothing of the controllers that made them: any provider's manager can use
 // them.
 package guest
