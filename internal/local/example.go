@@ -92,13 +92,15 @@ func (e *Environment) ensureExample(ctx context.Context, progress Progress, say 
 // rememberForKubectl notes the object on itself as `kubectl apply` does. People edit these files and apply them again; without
 // the note kubectl would warn, and would not notice what they have taken out.
 func rememberForKubectl(object *unstructured.Unstructured) error {
-	text, err := runtime.Encode(unstructured.UnstructuredJSONScheme, object)
-	if err != nil {
-		return err
-	}
 	annotations := object.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
+	}
+	// kubectl's own note has an empty map here; another text would count as a change.
+	object.SetAnnotations(annotations)
+	text, err := runtime.Encode(unstructured.UnstructuredJSONScheme, object)
+	if err != nil {
+		return err
 	}
 	annotations[corev1.LastAppliedConfigAnnotation] = string(text)
 	object.SetAnnotations(annotations)
