@@ -22,6 +22,7 @@ const daemonOptions = "BERTH_TEST_GUESTS_DAEMON"
 func TestMain(m *testing.M) {
 	text := os.Getenv(daemonOptions)
 	if text == "" {
+		SetDefaultEventuallyTimeout(30 * time.Second)
 		os.Exit(m.Run())
 	}
 	var o guest.Options

@@ -303,7 +303,7 @@ func (v *vm) status() guest.Status {
 // reaches waits until the guest is in a phase.
 func (v *vm) reaches(phase guest.Phase) guest.Status {
 	v.w.t.Helper()
-	return v.reachesWithin(phase, 10*time.Second)
+	return v.reachesWithin(phase, 30*time.Second)
 }
 
 func (v *vm) reachesWithin(phase guest.Phase, limit time.Duration) guest.Status {
