@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -40,9 +41,10 @@ func (n *nodes) clear(ctx context.Context, cluster *clusterv1.Cluster, name, wan
 	key := client.ObjectKeyFromObject(cluster)
 	node, err := n.workload.Node(ctx, key, name)
 	switch {
-	case err != nil && controlPlane:
+	case err != nil && controlPlane && !answered(err):
 		// The endpoint leads to every control plane that is left. If none answers, holding this one back heals nothing.
-		return slot.NodeUnaskable, err
+		ctrl.LoggerFrom(ctx).Info("No control plane can be asked for a stale Node", "node", name, "error", err.Error())
+		return slot.NodeUnaskable, nil
 	case err != nil:
 		return slot.NodeUnknown, err
 	case node == nil || wanted != "" && node.ProviderID == wanted:
@@ -52,12 +54,19 @@ func (n *nodes) clear(ctx context.Context, cluster *clusterv1.Cluster, name, wan
 	if err := n.workload.DeleteNode(ctx, key, *node); err != nil {
 		return slot.NodeUnknown, err
 	}
-	n.recorder.Eventf(cluster, nil, "Normal", infrav1.EventStaleNodeDeleted, "DeleteNode",
-		"Deleted stale Node %s (provider ID %q): its virtual machine is gone and its name is needed", name, node.ProviderID)
+	publish(n.recorder, cluster, []machine.Event{{
+		Reason:  infrav1.EventStaleNodeDeleted,
+		Message: fmt.Sprintf("Deleted stale Node %s (provider ID %q): its virtual machine is gone and its name is needed", name, node.ProviderID),
+	}})
 	if node, err = n.workload.Node(ctx, key, name); err == nil && node == nil {
 		return slot.NodeGone, nil
 	}
 	return slot.NodeStale, err
+}
+
+// answered: a control plane works and refuses to tell, which is not the same as none being there.
+func answered(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsTooManyRequests(err)
 }
 
 // beforePowerOn is the last check before a guest starts: from then on the name is its own.
