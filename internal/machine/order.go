@@ -9,11 +9,14 @@ type phase struct {
 	run  func(*pass, context.Context) Result
 }
 
+// PhaseClaim is the phase (Report.Phase) in which a machine asks its pool for a place.
+const PhaseClaim = "ClaimPlace"
+
 // creation is the life of a machine until it is ready, in order.
 var creation = []phase{
 	{"Guard", (*pass).guard},               // cluster ready, bootstrap data there, not paused
 	{"Operation", (*pass).settle},          // what an earlier pass started has ended
-	{"ClaimPlace", (*pass).claimPlace},     // host name, addresses and disks are ours, on record
+	{PhaseClaim, (*pass).claimPlace},       // host name, addresses and disks are ours, on record
 	{"RecordIntent", (*pass).recordIntent}, // from here on a server of our mark may exist
 	{"EnsureDisks", (*pass).ensureDisks},   // every persistent volume exists, its identity on record
 	{"FindServer", (*pass).findServer},     // by mark; a server that vanished is lost, not made again

@@ -211,7 +211,7 @@ func (r *machineReconciler) create(ctx context.Context, s *scope) (ctrl.Result, 
 	if guarded && life.Notes.Ready {
 		// A machine that runs is not unready because we cannot look at it: health checks would replace a good node. What is
 		// in the way is on the VSphereCluster.
-		return ctrl.Result{RequeueAfter: after}, nil
+		return ctrl.Result{RequeueAfter: after}, r.patchStatus(ctx, s)
 	}
 	poolKey, pooled := s.poolKey()
 	tick := r.queue.tick(poolKey)
@@ -221,6 +221,7 @@ func (r *machineReconciler) create(ctx context.Context, s *scope) (ctrl.Result, 
 	if report.Unchanged {
 		return r.result(ctx, report)
 	}
+	report = placed(report, s.vm)
 	if report.Ready {
 		if err := r.setProviderID(ctx, s, report); err != nil {
 			return ctrl.Result{}, err

@@ -20,6 +20,16 @@ import (
 	"github.com/berth-dev/berth/internal/machine"
 )
 
+// placed completes the report of a pass that ended before the machine asked for its place again, while a task of an earlier pass
+// runs: the VSphereVM has the place on record.
+func placed(report machine.Report, vm *infrav1.VSphereVM) machine.Report {
+	if report.Place == nil && report.Phase != machine.PhaseClaim && vm != nil && vm.Spec.Slot != nil {
+		place := slotOf(*vm.Spec.Slot, "")
+		report.Place = &place
+	}
+	return report
+}
+
 // setMachineStatus says on the VSphereMachine where its life is. guarded: the pass ended before the pool was asked.
 func setMachineStatus(s *scope, report machine.Report, guarded bool) {
 	m := s.machine

@@ -1,0 +1,42 @@
+package vsphere_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
+	"github.com/berth-dev/berth/internal/sim/vcenter"
+)
+
+// VS-R51, 3.1: a machine keeps saying that it has its slot while vCenter works on it, however often it is looked at.
+func TestSlotStaysAllocatedWhileCloning(t *testing.T) {
+	w := newWorld(t)
+	w.withCluster()
+	w.start()
+	w.provisioned()
+	w.withPool(1)
+	w.g.Expect(w.vcenter.Admin().Inject(ctx, vcenter.Fault{Method: "CloneVM_Task", Kind: vcenter.FaultTaskHang, Delay: 6 * time.Second})).To(Succeed())
+	m := w.withMachine("m1", "demo-worker")
+	cloning := func(g Gomega) {
+		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(m), m)).To(Succeed())
+		pool, vm := conditions.Get(m, infrav1.MachineConfigPoolReadyCondition), conditions.Get(m, infrav1.VMProvisionedCondition)
+		g.Expect(pool).NotTo(BeNil())
+		g.Expect(pool.Reason).To(Equal(infrav1.SlotAllocatedReason), pool.Message)
+		g.Expect(vm.Reason).To(Equal(infrav1.CloningReason), vm.Message)
+	}
+	w.g.Eventually(cloning).Should(Succeed())
+
+	before := m.DeepCopy()
+	m.Spec.PowerOffMode = infrav1.VirtualMachinePowerOpModeSoft
+	w.g.Expect(k8s.Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
+	w.g.Eventually(func(g Gomega) {
+		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(m), m)).To(Succeed())
+		g.Expect(conditions.Get(m, infrav1.VMProvisionedCondition).ObservedGeneration).To(Equal(m.Generation), "another pass is through")
+	}).WithTimeout(4 * time.Second).Should(Succeed())
+	cloning(w.g)
+	w.ready(m)
+}
