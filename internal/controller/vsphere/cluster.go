@@ -87,7 +87,7 @@ func (r *clusterReconciler) provision(ctx context.Context, infra *infrav1.VSpher
 	}
 	if guard != nil {
 		if c := conditions.Get(infra, infrav1.VCenterAvailableCondition); c == nil || c.Status == metav1.ConditionTrue || c.Message != guard.Message {
-			r.recorder.Eventf(infra, nil, "Warning", guard.Reason, "Connect", "%s", guard.Message)
+			publish(r.recorder, infra, []machine.Event{{Warning: true, Reason: guard.Reason, Message: guard.Message}})
 		}
 		setCondition(infra, infrav1.VCenterAvailableCondition, metav1.ConditionFalse, guard.Reason, guard.Message)
 		setCondition(infra, infrav1.ReadyCondition, metav1.ConditionFalse, guard.Reason, guard.Message)
