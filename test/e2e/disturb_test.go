@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/internal/local"
+	"github.com/berth-dev/berth/internal/sim/vcenter"
 )
 
-// TestKills walks through the flows that change something in vCenter while berth-manager is killed again and again: after so
-// many calls to vCenter as the seed says, each time it is started anew. The outcome must be the same as undisturbed.
-func TestKills(t *testing.T) {
+// TestDisturbed walks through the flows that change something in vCenter while the manager is disturbed again and again: after
+// so many calls as the seed says it is killed and started anew, or one of its calls fails in one of the ways in which calls
+// fail. The outcome must be the same as undisturbed.
+func TestDisturbed(t *testing.T) {
 	t.Logf("seed %d", *seed)
 	w := newWorld(t, "v1beta2")
 	flows := []flow{
@@ -24,9 +26,9 @@ func TestKills(t *testing.T) {
 		{"roll workers to a new template", rollWorkers},
 		{"delete the cluster", deleteCluster},
 	}
-	kills := 4
+	times := 6
 	if *full {
-		kills = 12
+		times = 20
 		flows = []flow{
 			{"create", create},
 			{"roll workers to a new template", rollWorkers},
@@ -42,13 +44,10 @@ func TestKills(t *testing.T) {
 	travel(t, w, flows, func(t *testing.T, f flow) func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		var wait sync.WaitGroup
-		wait.Go(func() { w.killManager(ctx, t, dice(f.name), kills) })
+		wait.Go(func() { w.disturb(ctx, t, dice(f.name), times) })
 		return func() {
 			cancel()
 			wait.Wait()
-			if err := w.env.Restart(context.Background(), local.ManagerProcess); err != nil {
-				t.Errorf("restarting the manager after the flow: %v", err)
-			}
 		}
 	})
 }
@@ -60,32 +59,58 @@ func dice(flow string) *rand.Rand {
 	return rand.New(rand.NewPCG(uint64(*seed), h.Sum64()))
 }
 
-// killManager kills the manager once it has made a random number of calls, and starts it again, a bounded number of times.
-func (w *world) killManager(ctx context.Context, t *testing.T, d *rand.Rand, kills int) {
-	for range kills {
+// mishaps are the ways in which a call of the manager fails. A kill is one of them too, see disturb.
+var mishaps = []vcenter.Fault{
+	{Kind: vcenter.FaultBefore},
+	{Kind: vcenter.FaultAfter},
+	{Kind: vcenter.FaultDrop},
+	{Kind: vcenter.FaultCut},
+	{Kind: vcenter.FaultDelay, Delay: 2 * time.Second},
+}
+
+// disturb lets the manager make a random number of calls, then kills it or makes its next call fail, a bounded number of times.
+func (w *world) disturb(ctx context.Context, t *testing.T, d *rand.Rand, times int) {
+	for i := range times {
 		calls := int64(1 + d.IntN(25))
-		from := w.managerCalls(ctx)
-		tick := time.NewTicker(10 * time.Millisecond)
-		for w.managerCalls(ctx)-from < calls {
-			select {
-			case <-ctx.Done():
-				tick.Stop()
-				return
-			case <-tick.C:
-			}
+		if !w.afterCalls(ctx, calls) {
+			return
 		}
-		tick.Stop()
-		if err := w.env.Kill(ctx, local.ManagerProcess); err != nil {
+		// Every other time a kill: it is the harshest mishap.
+		if i%2 == 1 {
+			fault := mishaps[d.IntN(len(mishaps))]
+			fault.Client, fault.Count = "berth-manager", 1
+			t.Logf("after %d calls the next one fails: %s", calls, fault.Kind)
+			if err := w.cloud.Inject(ctx, fault); err != nil && ctx.Err() == nil {
+				t.Errorf("injecting a fault: %v", err)
+			}
+			continue
+		}
+		t.Logf("after %d calls the manager is killed", calls)
+		if err := w.env.Kill(context.Background(), local.ManagerProcess); err != nil {
 			t.Errorf("killing the manager: %v", err)
 			return
 		}
-		t.Logf("killed the manager after %d calls", calls)
 		// Not ctx: a manager that was killed is started again even if the flow has ended meanwhile.
 		if err := w.env.Restart(context.Background(), local.ManagerProcess); err != nil {
 			t.Errorf("starting the manager again: %v", err)
 			return
 		}
 	}
+}
+
+// afterCalls waits until the manager has made so many more calls; false if the flow ended before.
+func (w *world) afterCalls(ctx context.Context, calls int64) bool {
+	from := w.managerCalls(ctx)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for w.managerCalls(ctx)-from < calls {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+	return true
 }
 
 // managerCalls is how many calls the manager has made to vCenter; -1 if nobody can say.
