@@ -130,7 +130,7 @@ func (f *fleet) each(n int, do func(i int, m *member) error) {
 		if m == nil {
 			host := fmt.Sprintf("worker-%d", i)
 			place := &slot.Slot{
-				HostName: host, Location: "dc-a", NICs: []slot.NIC{{Network: "pg-node", Addresses: []string{fmt.Sprintf("127.64.1.%d/24", 31+i)}}},
+				HostName: host, Location: "dc-a", NICs: []slot.NIC{{Network: "pg-node", Addresses: []string{fmt.Sprintf("127.64.%d.%d/24", 1+i/200, 31+i%200)}}},
 				Disks: []slot.Disk{
 					{Name: "var-cpaas", SizeGiB: 10, MountPath: "/var/cpaas", Filesystem: "ext4"},
 					{Name: "var-lib-kubelet", SizeGiB: 5, MountPath: "/var/lib/kubelet", Filesystem: "xfs", Ephemeral: true},

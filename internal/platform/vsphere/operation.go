@@ -38,7 +38,9 @@ func (s *Session) readTask(ctx context.Context, op machine.Operation) (ok bool, 
 	var woken []machine.Mark
 	if !was && t.over() {
 		woken = o.ended(t)
-		o.doubt(t.entity)
+		if t.promise == nil {
+			o.doubt(t.entity) // nothing else tells when the store has caught up
+		}
 	}
 	o.mu.Unlock()
 	o.wake(woken)

@@ -75,8 +75,8 @@ func (o *observer) applyTask(u types.ObjectUpdate) []machine.Mark {
 		switch {
 		case !ok:
 			return nil
-		case !t.over():
-			if t.ours && !t.listed {
+		case t.ours && !t.over():
+			if !t.listed {
 				o.listTask(u.Obj.Value, t) // it is no longer among the recent ones
 			}
 			return nil
@@ -156,10 +156,11 @@ func (o *observer) settled(t *watchedTask) bool {
 	return true
 }
 
-// inFlight reports whether a task runs on a virtual machine, ours or not.
+// inFlight reports whether a task of ours runs on a virtual machine, or one that may be ours because we never got the answer
+// to a call: for as long as the vCenter has just told of it.
 func (o *observer) inFlight(ref types.ManagedObjectReference) bool {
 	for _, t := range o.tasks {
-		if t.entity == ref && !t.over() && t.op.Kind != machine.OpCreate {
+		if t.entity == ref && !t.over() && t.op.Kind != machine.OpCreate && (t.ours || time.Since(t.told) < toldWithin) {
 			return true
 		}
 	}
