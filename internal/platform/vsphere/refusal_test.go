@@ -145,7 +145,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestTaskFault: a failed task is told in vCenter's own words (VS-V30, PAIN 72).
+// TestTaskFault: a failed task is told in vCenter's own words (VS-V30, pain 72).
 func TestTaskFault(t *testing.T) {
 	c := newCloud(t, vcenter.Options{})
 	s := c.dial(t)

@@ -65,7 +65,7 @@ func TestUnreachable(t *testing.T) {
 	refusal(t, err, machine.Broken, vsphere.ReasonUnreachable, cfg.Server)
 }
 
-// TestWrongPassword: one attempt, then a pause without a call, so that the account is not locked (PAIN 67 and 69).
+// TestWrongPassword: one attempt, then a pause without a call, so that the account is not locked (pain 67, pain 69).
 func TestWrongPassword(t *testing.T) {
 	c := newCloud(t, vcenter.Options{})
 	all := vsphere.NewSessions()
