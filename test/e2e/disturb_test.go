@@ -90,6 +90,7 @@ func (w *world) disturb(ctx context.Context, t *testing.T, d *rand.Rand, times i
 			t.Errorf("killing the manager: %v", err)
 			return
 		}
+		w.kills.Add(1)
 		// Not ctx: a manager that was killed is started again even if the flow has ended meanwhile.
 		if err := w.env.Restart(context.Background(), local.ManagerProcess); err != nil {
 			t.Errorf("starting the manager again: %v", err)

@@ -327,6 +327,7 @@ func deleteCluster(t *testing.T, w *world) {
 	for _, f := range world.Files {
 		g.Expect(f.Path).NotTo(ContainSubstring(cluster+"-"), "a file or directory is left")
 	}
+	// A manager that is killed cannot log out; vCenter ends its session when it has been idle for long enough.
 	await(t, "the session is closed", func(ctx context.Context, g Gomega) {
 		world, err := w.cloud.World(ctx)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -336,6 +337,6 @@ func deleteCluster(t *testing.T, w *world) {
 				open = append(open, s.Key)
 			}
 		}
-		g.Expect(open).To(BeEmpty())
+		g.Expect(len(open)).To(BeNumerically("<=", int(w.kills.Load())), "open sessions: %v", open)
 	})
 }

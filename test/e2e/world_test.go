@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,6 +50,8 @@ type world struct {
 	manifests string
 	bin       string
 	watch     *invariants.Watch
+	// kills counts how often the manager was killed.
+	kills atomic.Int32
 }
 
 // logging shows the environment's progress in the test's log.
