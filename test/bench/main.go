@@ -36,6 +36,7 @@ type options struct {
 	period   time.Duration
 	timeout  time.Duration
 	keep     bool
+	verbose  int
 }
 
 // cloud is how a simulated vCenter and its guests behave.
@@ -80,7 +81,8 @@ func parse(args []string) (options, error) {
 	fs.DurationVar(&o.rest, "rest", 10*time.Second, "how long to watch the machines at rest")
 	fs.DurationVar(&o.period, "sync-period", 10*time.Second, "resync period of the manager while resyncs are measured")
 	fs.DurationVar(&o.timeout, "timeout", 20*time.Minute, "how long one case may take")
-	fs.BoolVar(&o.keep, "keep", false, "stop a failed environment, but keep its directory with the logs")
+	fs.BoolVar(&o.keep, "keep", false, "only stop an environment at its end, and keep its directory with the logs")
+	fs.IntVar(&o.verbose, "v", 0, "verbosity of the manager's log, to be read with -keep")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}

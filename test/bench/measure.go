@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -47,35 +48,47 @@ type phase struct {
 	// Calls to vCenter by method, the long poll included.
 	Calls       counts `json:"calls"`
 	Connections int64  `json:"connections"`
-	// Writes are the manager's requests that change something, Events not among them; Conflicts those answered with 409.
+	// Writes are the manager's requests that change something, Conflicts those answered with 409; Events are not among either.
 	Writes    int64 `json:"writes"`
 	Conflicts int64 `json:"conflicts"`
 	Events    int64 `json:"events"`
 	// Reads are the manager's GET requests.
 	Reads int64 `json:"reads"`
-	// Objects are requests to the API server by verb and resource, from whomever but this program.
-	Objects    counts  `json:"objects"`
+	// Objects are requests to the API server that change something, by verb and resource, from whomever but this program.
+	Objects counts `json:"objects"`
+	// Looks are the other requests to the API server likewise, watches not among them.
+	Looks counts `json:"looks"`
+	// Conflicted are those of Objects that were answered with 409.
+	Conflicted counts  `json:"conflicted"`
 	Reconciles counts  `json:"reconciles"`
 	CPUSeconds float64 `json:"cpuSeconds"`
+	// OtherCPUSeconds are those of the environment's other processes: API server, etcd, simulated vCenter, guests.
+	OtherCPUSeconds map[string]float64 `json:"otherCPUSeconds"`
 }
 
 func between(a, b *sample) *phase {
 	p := &phase{
 		Seconds: b.at.Sub(a.at).Seconds(), Calls: b.calls.less(a.calls), Connections: b.connections - a.connections,
-		Objects: b.resources.less(a.resources), Reconciles: b.reconciles.less(a.reconciles), CPUSeconds: b.cpu - a.cpu,
+		Objects: counts{}, Looks: counts{}, Conflicted: b.conflicts.less(a.conflicts), Reconciles: b.reconciles.less(a.reconciles), CPUSeconds: b.cpu - a.cpu, OtherCPUSeconds: map[string]float64{},
 	}
-	for kind := range p.Objects {
+	for name, used := range b.others {
+		p.OtherCPUSeconds[name] = used - a.others[name]
+	}
+	for kind, n := range b.resources.less(a.resources) {
 		verb, resource, _ := strings.Cut(kind, " ")
 		switch {
-		case !isWrite(kind) || resource == "":
-			delete(p.Objects, kind)
-		case resource == "events" && verb != "DELETE":
-			p.Events += p.Objects[kind]
+		case isWrite(kind) && resource != "":
+			p.Objects[kind] = n
+			if resource == "events" && verb != http.MethodDelete {
+				p.Events += n
+			}
+		case (verb == http.MethodGet || verb == "LIST") && resource != "":
+			p.Looks[kind] = n
 		}
 	}
 	requests := b.requests.less(a.requests)
 	p.Writes = requests.where(isWrite) - p.Events
-	p.Conflicts = requests.where(isConflict)
+	p.Conflicts = requests.where(isConflict) - p.Conflicted.where(func(kind string) bool { return strings.HasSuffix(kind, " events") })
 	p.Reads = requests.where(func(kind string) bool { return strings.HasPrefix(kind, "GET ") })
 	return p
 }
@@ -106,11 +119,11 @@ func measure(ctx context.Context, o options, c cloud, n int, progress io.Writer)
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not done within %s", o.timeout))
 	defer cancel()
 	w, err := newWorld(ctx, o, c, n, progress)
-	defer func() { err = errors.Join(err, w.end(ctx, err != nil && o.keep)) }()
+	defer func() { err = errors.Join(err, w.end(ctx, o.keep)) }()
 	if err != nil {
 		return nil, err
 	}
-	p, err := newProbe(w)
+	p, err := newProbe(ctx, w)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +242,7 @@ func (p *probe) lookedAt(ctx context.Context, machines int) error {
 // passes waits until the controller has made so many passes since a sample.
 func (p *probe) passes(ctx context.Context, since *sample, machines int) error {
 	return until(ctx, 200*time.Millisecond, "the manager has looked at every machine", func(ctx context.Context) (bool, error) {
-		s, err := p.sample(ctx)
+		s, err := p.glance(ctx)
 		return err == nil && s.reconciles[machineController]-since.reconciles[machineController] >= int64(machines), err
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +15,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-dev/berth/internal/local"
 )
 
 // longPoll is the one call that waits inside vCenter for news. It is counted with the others and told apart.
@@ -63,25 +66,44 @@ type sample struct {
 	requests counts
 	// resources are the API server's requests except this program's own, "VERB resource[/subresource]".
 	resources counts
+	// conflicts are those of them that were answered with 409.
+	conflicts counts
 	// reconciles of the manager's present process by controller.
 	reconciles counts
 	// cpu seconds that the manager's present process has used.
 	cpu float64
+	// others are the CPU seconds of the other processes of the environment, by name.
+	others map[string]float64
 }
 
 // probe takes samples.
 type probe struct {
 	*world
 	clients *kubernetes.Clientset
+	// pids of the processes that stay the same.
+	pids map[string]int
 }
 
-func newProbe(w *world) (*probe, error) {
+func newProbe(ctx context.Context, w *world) (*probe, error) {
 	clients, err := kubernetes.NewForConfig(w.config)
-	return &probe{world: w, clients: clients}, err
+	if err != nil {
+		return nil, err
+	}
+	pids, err := w.pids(ctx)
+	delete(pids, local.ManagerProcess)
+	return &probe{world: w, clients: clients, pids: pids}, err
 }
 
-func (p *probe) sample(ctx context.Context) (*sample, error) {
-	s := &sample{at: time.Now(), calls: counts{}}
+// glance is a sample without what the API server counts: to ask it for its metrics is work that would be measured too.
+func (p *probe) glance(ctx context.Context) (*sample, error) {
+	s := &sample{at: time.Now(), calls: counts{}, others: map[string]float64{}}
+	for name, pid := range p.pids {
+		used, err := cpuSeconds(pid)
+		if err != nil {
+			return nil, fmt.Errorf("reading the CPU time of %s: %w", name, err)
+		}
+		s.others[name] = used
+	}
 	counters, err := p.vcenter.Counters(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the simulated vCenter's counters: %w", err)
@@ -104,6 +126,15 @@ func (p *probe) sample(ctx context.Context) (*sample, error) {
 	for _, m := range manager["process_cpu_seconds_total"].GetMetric() {
 		s.cpu = m.GetCounter().GetValue()
 	}
+	return s, nil
+}
+
+// sample counts everything.
+func (p *probe) sample(ctx context.Context) (*sample, error) {
+	s, err := p.glance(ctx)
+	if err != nil {
+		return nil, err
+	}
 	text, err := p.clients.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the API server's metrics: %w", err)
@@ -112,10 +143,16 @@ func (p *probe) sample(ctx context.Context) (*sample, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the API server's metrics: %w", err)
 	}
-	all := sum(server["apiserver_request_total"], func(l map[string]string) string {
-		return resourceKey(l["verb"], l["resource"], l["subresource"])
-	})
-	s.resources = all.less(p.own.counts())
+	own, ownConflicts := p.own.counts()
+	key := func(l map[string]string) string { return resourceKey(l["verb"], l["resource"], l["subresource"]) }
+	s.resources = sum(server["apiserver_request_total"], key).less(own)
+	s.conflicts = sum(server["apiserver_request_total"], func(l map[string]string) string {
+		if l["code"] != strconv.Itoa(http.StatusConflict) {
+			return ""
+		}
+		return key(l)
+	}).less(ownConflicts)
+	delete(s.conflicts, "")
 	return s, nil
 }
 
@@ -177,13 +214,13 @@ func parseMetrics(text io.Reader) (map[string]*dto.MetricFamily, error) {
 // settled waits until the manager has nothing more to do for a second: no call but the long poll, no write.
 func (p *probe) settled(ctx context.Context) (*sample, error) {
 	const quiet = time.Second
-	last, err := p.sample(ctx)
+	last, err := p.glance(ctx)
 	if err != nil {
 		return nil, err
 	}
 	since := last.at
 	err = until(ctx, 250*time.Millisecond, "the manager is at rest", func(ctx context.Context) (bool, error) {
-		now, err := p.sample(ctx)
+		now, err := p.glance(ctx)
 		if err != nil {
 			return false, err
 		}
@@ -193,7 +230,10 @@ func (p *probe) settled(ctx context.Context) (*sample, error) {
 		last = now
 		return now.at.Sub(since) >= quiet, nil
 	})
-	return last, err
+	if err != nil {
+		return nil, err
+	}
+	return p.sample(ctx)
 }
 
 // busy counts everything that a manager with work to do increases.
@@ -215,16 +255,16 @@ func isConflict(kind string) bool { return isWrite(kind) && strings.HasSuffix(ki
 
 // ownRequests counts what this program itself asks of the API server, so that it can be taken off.
 type ownRequests struct {
-	mu  sync.Mutex
-	all counts
+	mu             sync.Mutex
+	all, conflicts counts
 }
 
-func newOwnRequests() *ownRequests { return &ownRequests{all: counts{}} }
+func newOwnRequests() *ownRequests { return &ownRequests{all: counts{}, conflicts: counts{}} }
 
-func (o *ownRequests) counts() counts {
+func (o *ownRequests) counts() (all, conflicts counts) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return maps.Clone(o.all)
+	return maps.Clone(o.all), maps.Clone(o.conflicts)
 }
 
 func (o *ownRequests) wrap(next http.RoundTripper) http.RoundTripper {
@@ -232,7 +272,11 @@ func (o *ownRequests) wrap(next http.RoundTripper) http.RoundTripper {
 		res, err := next.RoundTrip(req)
 		if resource, subresource := resourceOf(req.URL.Path); err == nil && req.Method != http.MethodGet {
 			o.mu.Lock()
-			o.all[resourceKey(req.Method, resource, subresource)]++
+			key := resourceKey(req.Method, resource, subresource)
+			o.all[key]++
+			if res.StatusCode == http.StatusConflict {
+				o.conflicts[key]++
+			}
 			o.mu.Unlock()
 		}
 		return res, err

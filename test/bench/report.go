@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -60,6 +61,13 @@ func conflicts(p *phase) int64 { return p.Conflicts }
 func events(p *phase) int64    { return p.Events }
 func reads(p *phase) int64     { return p.Reads }
 func cpu(p *phase) float64     { return p.CPUSeconds }
+func otherCPU(p *phase) (sum float64) {
+	for _, used := range p.OtherCPUSeconds {
+		sum += used
+	}
+	return sum
+}
+
 func machineReconciles(p *phase) int64 {
 	return p.Reconciles[machineController]
 }
@@ -135,14 +143,17 @@ var rows = []row{
 	{title: "Manager, all machines together"},
 	{title: "CPU while creating [s]", value: whole(creating, cpu)},
 	{title: "CPU while deleting [s]", value: whole(deleting, cpu)},
+	{title: "CPU of all other processes while creating [s]", value: whole(creating, otherCPU)},
+	{title: "CPU of all other processes while deleting [s]", value: whole(deleting, otherCPU)},
 	{title: "peak memory (VmHWM) [MiB]", value: func(r *result) (float64, bool) { return float64(r.PeakMemory) / (1 << 20), r.PeakMemory > 0 }, format: "%.0f"},
 }
 
 // Widths of the columns.
 const (
-	titleWidth = 46
-	valueWidth = 9
-	aimWidth   = 17
+	titleWidth  = 46
+	valueWidth  = 9
+	aimWidth    = 17
+	columnWidth = 13
 )
 
 // report prints a table per vCenter: what was measured, the aim, and what upstream needed. "!" marks a missed aim.
@@ -157,12 +168,10 @@ func report(out io.Writer, results []*result) error {
 		}
 		if len(of) > 0 {
 			summary(&text, c, of)
-			breakdown(&text, "vCenter calls per machine, by method", of, []string{"creation", "deletion"}, func(r *result, column int) counts {
-				return [](*phase){r.Create, r.Delete}[column].calls()
-			})
-			breakdown(&text, "API requests per machine that change something, by object", of, []string{"creation", "deletion"}, func(r *result, column int) counts {
-				return [](*phase){r.Create, r.Delete}[column].objects()
-			})
+			breakdown(&text, "vCenter calls per machine, by method", of, func(p *phase) counts { return p.calls() })
+			breakdown(&text, "Kubernetes writes per machine, by object", of, func(p *phase) counts { return p.objects() })
+			breakdown(&text, "  of these, answered with a conflict", of, func(p *phase) counts { return p.conflicted() })
+			breakdown(&text, "Kubernetes reads per machine, by object", of, func(p *phase) counts { return p.looks() })
 		}
 	}
 	_, err := io.WriteString(out, text.String())
@@ -206,35 +215,48 @@ func summary(text *strings.Builder, c cloud, results []*result) {
 	}
 }
 
-// breakdown prints counts per machine by kind, the frequent first, a column for each phase and number of machines.
-func breakdown(text *strings.Builder, title string, results []*result, phases []string, of func(*result, int) counts) {
-	fmt.Fprintf(text, "\n%s\n\n%-*s", title, titleWidth, "")
-	sums := counts{}
-	for column, name := range phases {
-		for _, r := range results {
-			fmt.Fprintf(text, "%*s ", valueWidth+3, fmt.Sprintf("%s %d", name, r.Machines))
-			for kind, n := range of(r, column) {
-				sums[kind] += n * 1000 / int64(r.Machines)
-			}
+// breakdown prints counts per machine by kind, the frequent first, for creation and deletion and every number of machines.
+// Without any it prints nothing.
+func breakdown(text *strings.Builder, title string, results []*result, of func(*phase) counts) {
+	type column struct {
+		title    string
+		machines int
+		counts   counts
+	}
+	var (
+		columns []column
+		sums    = map[string]float64{}
+	)
+	for _, r := range results {
+		columns = append(columns, column{fmt.Sprintf("creation %d", r.Machines), r.Machines, of(r.Create)})
+	}
+	for _, r := range results {
+		columns = append(columns, column{fmt.Sprintf("deletion %d", r.Machines), r.Machines, of(r.Delete)})
+	}
+	for _, c := range columns {
+		for kind, n := range c.counts {
+			sums[kind] += float64(n) / float64(c.machines)
 		}
+	}
+	if len(sums) == 0 {
+		return
+	}
+	fmt.Fprintf(text, "\n%-*s", titleWidth, title)
+	for _, c := range columns {
+		fmt.Fprintf(text, "%*s", columnWidth, c.title)
 	}
 	text.WriteString("\n")
 	kinds := slices.SortedFunc(maps.Keys(sums), func(a, b string) int {
-		if sums[a] != sums[b] {
-			return int(sums[b] - sums[a])
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b))
 	})
 	for _, kind := range kinds {
 		fmt.Fprintf(text, "  %-*s", titleWidth-2, kind)
-		for column := range phases {
-			for _, r := range results {
-				v := "-"
-				if n := of(r, column)[kind]; n != 0 {
-					v = fmt.Sprintf("%.2f", float64(n)/float64(r.Machines))
-				}
-				fmt.Fprintf(text, "%*s ", valueWidth+3, v)
+		for _, c := range columns {
+			v := "-"
+			if n := c.counts[kind]; n != 0 {
+				v = fmt.Sprintf("%.2f", float64(n)/float64(c.machines))
 			}
+			fmt.Fprintf(text, "%*s", columnWidth, v)
 		}
 		text.WriteString("\n")
 	}
@@ -252,6 +274,24 @@ func (p *phase) objects() counts {
 		return nil
 	}
 	return p.Objects
+}
+
+func (p *phase) looks() counts {
+	if p == nil {
+		return nil
+	}
+	return p.Looks
+}
+
+// conflicted marks the kinds apart from the requests that they are a part of.
+func (p *phase) conflicted() counts {
+	out := counts{}
+	if p != nil {
+		for kind, n := range p.Conflicted {
+			out["  "+kind] = n
+		}
+	}
+	return out
 }
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

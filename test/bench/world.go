@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,15 +31,17 @@ type world struct {
 	cache    cache.Cache
 	vcenter  *vcenter.Admin
 	own      *ownRequests
-	bin      string
+	cloud    cloud
+	verbose  int
 	begun    time.Time
 	progress io.Writer
 	name     string
 }
 
 // settings are what all processes of an environment are started with beside their own arguments.
-func settings(c cloud) map[string][]string {
+func settings(c cloud, verbose int) map[string][]string {
 	return map[string][]string{
+		local.ManagerProcess: {fmt.Sprintf("--v=%d", verbose)},
 		local.VCenterProcess: {
 			"--round-trip=" + c.RoundTrip.String(), "--clone-time=" + c.Clone.String(),
 			"--username=" + vcenter.DefaultUsername, "--password=" + vcenter.DefaultPassword,
@@ -52,14 +56,14 @@ func settings(c cloud) map[string][]string {
 // newWorld brings an environment up without Cluster API's managers, whose part this program plays. A world that is returned
 // with an error must be ended too.
 func newWorld(ctx context.Context, o options, c cloud, n int, progress io.Writer) (*world, error) {
-	w := &world{bin: o.bin, begun: time.Now(), progress: progress, name: fmt.Sprintf("%s/%d", c.Name, n), own: newOwnRequests()}
+	w := &world{cloud: c, verbose: o.verbose, begun: time.Now(), progress: progress, name: fmt.Sprintf("%s/%d", c.Name, n), own: newOwnRequests()}
 	dir, err := os.MkdirTemp("", "berth-bench-")
 	if err != nil {
 		return nil, err
 	}
 	w.say("bringing up an environment in %s", dir)
 	w.env, err = local.Up(ctx, local.Options{
-		Dir: dir, Bare: true, Bin: o.bin, Arguments: settings(c),
+		Dir: dir, Bare: true, Bin: o.bin, Arguments: settings(c, o.verbose),
 		Without: []string{local.CoreProcess, local.BootstrapProcess, local.ControlPlaneProcess},
 	})
 	if err != nil {
@@ -109,33 +113,60 @@ func (w *world) end(ctx context.Context, keep bool) error {
 
 // restartManager replaces the manager's process by one with other arguments and waits until it is ready.
 func (w *world) restartManager(ctx context.Context, arguments ...string) error {
-	w.env.Arguments[local.ManagerProcess] = arguments
+	own := settings(w.cloud, w.verbose)[local.ManagerProcess]
+	w.env.Arguments[local.ManagerProcess] = append(own, arguments...)
 	if err := w.env.Restart(ctx, local.ManagerProcess); err != nil {
 		return fmt.Errorf("restarting the manager: %w", err)
 	}
 	return nil
 }
 
-// managerPID is the number of the manager's process.
-func (w *world) managerPID(ctx context.Context) (int, error) {
+// pids are the numbers of the environment's processes by name.
+func (w *world) pids(ctx context.Context) (map[string]int, error) {
 	status, err := w.env.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pids := map[string]int{}
+	for _, p := range status.Processes {
+		if p.PID == 0 {
+			return nil, fmt.Errorf("process %s does not run; see %s", p.Name, w.env.Logs())
+		}
+		pids[p.Name] = p.PID
+	}
+	return pids, nil
+}
+
+// cpuSeconds is what a process has used in its life.
+func cpuSeconds(pid int) (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
-	for _, p := range status.Processes {
-		if p.Name == local.ManagerProcess && p.PID != 0 {
-			return p.PID, nil
-		}
+	// The second field, the program's name in parentheses, may contain anything.
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	const user, system, ticksPerSecond = 11, 12, 100
+	if len(fields) <= system {
+		return 0, fmt.Errorf("/proc/%d/stat is too short", pid)
 	}
-	return 0, errors.New("the manager does not run")
+	total := 0.0
+	for _, field := range []int{user, system} {
+		ticks, err := strconv.ParseFloat(fields[field], 64)
+		if err != nil {
+			return 0, fmt.Errorf("reading /proc/%d/stat: %w", pid, err)
+		}
+		total += ticks
+	}
+	return total / ticksPerSecond, nil
 }
 
 // peakMemory is the most memory that the manager ever had in RAM, in bytes.
 func (w *world) peakMemory(ctx context.Context) (int64, error) {
-	pid, err := w.managerPID(ctx)
+	pids, err := w.pids(ctx)
 	if err != nil {
 		return 0, err
 	}
+	pid := pids[local.ManagerProcess]
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
