@@ -3,14 +3,11 @@ package vsphere
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 
-	"github.com/vmware/govmomi/pbm"
-	pbmtypes "github.com/vmware/govmomi/pbm/types"
 	"github.com/vmware/govmomi/vim25/types"
 )
 
@@ -149,58 +146,6 @@ func (s *Session) promise(ctx context.Context, ds *node, what string, giB int32)
 	s.spaces.free[ds.ref] = known
 	s.spaces.mu.Unlock()
 	return nil
-}
-
-// compatible lists the datastores of a datacenter that a storage policy allows.
-func (s *Session) compatible(ctx context.Context, inv *inventory, dc *node, policy string) (string, []*node, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.client.cfg.CallTimeout)
-	defer cancel()
-	c, err := pbm.NewClient(ctx, s.client.vim)
-	if err != nil {
-		return "", nil, failed(err, "reaching the storage policy service of vCenter %s", s.client.cfg.Server)
-	}
-	ids, err := c.QueryProfile(ctx, pbmtypes.PbmProfileResourceType{ResourceType: string(pbmtypes.PbmProfileResourceTypeEnumSTORAGE)}, "")
-	if err != nil {
-		return "", nil, failed(err, "listing storage policies")
-	}
-	profiles, err := c.RetrieveContent(ctx, ids)
-	if err != nil {
-		return "", nil, failed(err, "reading storage policies")
-	}
-	id := ""
-	var names []string
-	for _, p := range profiles {
-		profile := p.GetPbmProfile()
-		names = append(names, profile.Name)
-		if profile.Name == policy {
-			id = profile.ProfileId.UniqueId
-		}
-	}
-	if id == "" {
-		slices.Sort(names)
-		return "", nil, refused(ReasonStoragePolicy, "storage policy %q does not exist in vCenter %s; there is %s", policy,
-			s.client.cfg.Server, listNames(names))
-	}
-	var hubs []pbmtypes.PbmPlacementHub
-	for _, ds := range inv.all(kindDatastore, dc) {
-		hubs = append(hubs, pbmtypes.PbmPlacementHub{HubType: ds.ref.Type, HubId: ds.ref.Value})
-	}
-	req := []pbmtypes.BasePbmPlacementRequirement{
-		&pbmtypes.PbmPlacementCapabilityProfileRequirement{ProfileId: pbmtypes.PbmProfileId{UniqueId: id}},
-	}
-	result, err := c.CheckRequirements(ctx, hubs, nil, req)
-	if err != nil {
-		return "", nil, failed(err, "asking which datastores storage policy %q allows", policy)
-	}
-	var out []*node
-	for _, hub := range result.CompatibleDatastores() {
-		n := inv.nodes[types.ManagedObjectReference{Type: hub.HubType, Value: hub.HubId}]
-		if n != nil && inv.datacenterOf(n) == dc {
-			out = append(out, n)
-		}
-	}
-	slices.SortFunc(out, func(a, b *node) int { return strings.Compare(a.name, b.name) })
-	return id, out, nil
 }
 
 // storageProfile is a policy as a device or file spec wants it.

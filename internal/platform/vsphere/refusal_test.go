@@ -133,6 +133,8 @@ func TestPaths(t *testing.T) {
 		func(s *vsphere.Shape) { s.ResourcePool = ""; s.Datastore = "/dc-a/datastore/ds-shared-a2" },
 		func(s *vsphere.Shape) { s.ResourcePool = "cl-a"; s.Devices[0].NetworkName = "/dc-a/network/pg-stor" },
 		func(s *vsphere.Shape) { s.CloneMode = "fullClone"; s.Folder = "k8s/" },
+		func(s *vsphere.Shape) { s.Datastore, s.StoragePolicyName = "", "vSAN Default Storage Policy" },
+		func(s *vsphere.Shape) { s.StoragePolicyName = "vSAN Default Storage Policy" },
 	} {
 		sh := shape()
 		change(&sh)

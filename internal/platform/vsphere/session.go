@@ -17,6 +17,7 @@ type Session struct {
 	inventory *inventories
 	templates templates
 	spaces    spaces
+	policies  policies
 	markers   markers
 	scans     scans
 	hosts     sync.Map
@@ -45,6 +46,7 @@ func dial(ctx context.Context, cfg Config, b *breaker) (*Session, error) {
 		client:    c,
 		inventory: &inventories{c: c, ttl: cfg.PathTTL},
 		templates: templates{known: map[string]*template{}},
+		policies:  policies{known: map[string]policyAnswer{}},
 		spaces:    spaces{free: map[types.ManagedObjectReference]space{}},
 		markers:   markers{known: map[string]knownMarker{}},
 		softAsked: map[types.ManagedObjectReference]time.Time{},

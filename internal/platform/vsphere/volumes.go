@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/types"
 
@@ -97,14 +99,11 @@ func (s *Session) planVolume(ctx context.Context, inv *inventory, spec machine.V
 			order = append(order, other)
 		}
 	}
-	for _, candidate := range order {
-		m, err := s.marker(ctx, inv, dc, candidate, directory(spec.Key))
-		if err != nil {
-			return "", err
-		}
-		if m == nil || *m != markerOf(spec.Key) {
-			continue
-		}
+	found, err := s.markedOn(ctx, inv, dc, order, spec.Key)
+	if err != nil {
+		return "", err
+	}
+	for _, candidate := range found {
 		there := address(candidate.name, spec.Key)
 		if s.markers.empty(candidate.ref.Value+"/"+directory(spec.Key), fileName(spec.Key)) {
 			continue
@@ -119,6 +118,31 @@ func (s *Session) planVolume(ctx context.Context, inv *inventory, spec machine.V
 		return "", err
 	}
 	return address(ds.name, spec.Key), nil
+}
+
+// markedOn looks on all these datastores for the place's marker. A place that lost its records may have its disks on any of
+// them: what the declaration says today need not be what it said when they were made.
+func (s *Session) markedOn(ctx context.Context, inv *inventory, dc *node, datastores []*node, key machine.VolumeKey) ([]*node, error) {
+	const atOnce = 8
+	marks := make([]*marker, len(datastores))
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i, ds := range datastores {
+		group.Go(func() (err error) {
+			marks[i], err = s.marker(ctx, inv, dc, ds, directory(key))
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	var out []*node
+	for i, m := range marks {
+		if m != nil && *m == markerOf(key) {
+			out = append(out, datastores[i])
+		}
+	}
+	return out, nil
 }
 
 // marker reads the marker file of a directory, nil if there is none.
