@@ -3,6 +3,7 @@ package vsphere
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -41,6 +42,7 @@ func (j *journal) Intend(ctx context.Context, place *slot.Slot) (machine.ServerS
 	if err != nil {
 		return machine.ServerSpec{}, err
 	}
+	setBlockMove(vm, true)
 	err = j.client.Create(ctx, vm)
 	if apierrors.IsAlreadyExists(err) {
 		existing := &infrav1.VSphereVM{}
@@ -71,8 +73,11 @@ func (j *journal) Save(ctx context.Context, notes machine.Notes, report machine.
 		return nil
 	}
 	next := j.vm.DeepCopy()
-	if next.Spec.BiosUUID == "" && notes.Identity.HardwareID != "" {
+	if next.Spec.BiosUUID == "" {
 		next.Spec.BiosUUID = strings.ToLower(notes.Identity.HardwareID)
+	}
+	setBlockMove(next, cloneUnderWay(notes))
+	if !equality.Semantic.DeepEqual(next.Spec, j.vm.Spec) || !maps.Equal(next.Annotations, j.vm.Annotations) {
 		if err := j.client.Update(ctx, next); err != nil {
 			return fmt.Errorf("recording the BIOS UUID in VSphereVM %s/%s: %w", next.Namespace, next.Name, err)
 		}
@@ -90,6 +95,23 @@ func (j *journal) Save(ctx context.Context, notes machine.Notes, report machine.
 	j.written(next)
 	return nil
 }
+
+// cloneUnderWay: vCenter may be making a virtual machine that nobody has seen. Whoever starts from a copy of our objects now
+// could have it made twice (D16).
+func cloneUnderWay(notes machine.Notes) bool { return !notes.Seen() && !notes.CreateEnded }
+
+// setBlockMove holds up a clusterctl move while a clone is under way. It costs no write of its own: it comes with the creation
+// of the VSphereVM and goes with its BIOS UUID.
+func setBlockMove(vm *infrav1.VSphereVM, block bool) {
+	if block {
+		setAnnotation(vm, blockMoveAnnotation, "")
+	} else {
+		delete(vm.Annotations, blockMoveAnnotation)
+	}
+}
+
+// blockMoveAnnotation is clusterctl's.
+const blockMoveAnnotation = "clusterctl.cluster.x-k8s.io/block-move"
 
 func (j *journal) written(vm *infrav1.VSphereVM) {
 	j.latest.wrote(vm)
@@ -150,9 +172,9 @@ func setVMStatus(vm *infrav1.VSphereVM, notes machine.Notes, report machine.Repo
 			setCondition(vm, infrav1.PoweredOnCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
 		}
 	}
-	if report.Outcome == "" {
-		// A note in the middle of a pass: what people read comes at its end.
-		return
+	if soft := vm.Spec.PowerOffMode; report.Reason == machine.ReasonPoweringOff &&
+		(soft == infrav1.VirtualMachinePowerOpModeSoft || soft == infrav1.VirtualMachinePowerOpModeTrySoft) {
+		setCondition(vm, infrav1.GuestSoftPowerOffSucceededCondition, metav1.ConditionFalse, infrav1.GuestSoftPowerOffInProgressReason, report.Message)
 	}
 	vm.Status.Ready = report.Ready
 	if notes.Ready && !report.Lost && vm.DeletionTimestamp.IsZero() {

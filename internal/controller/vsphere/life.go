@@ -34,6 +34,10 @@ func (r *machineReconciler) life(ctx context.Context, s *scope) (life *machine.L
 		PowerOff: powerOff(s),
 		UserData: func(ctx context.Context) ([]byte, string, error) { return r.bootstrapData(ctx, s) },
 	}
+	if s.vm != nil && s.machine.Spec.ProviderID != nil {
+		// It was complete once. That outlives a loss of status, as in a clusterctl move.
+		life.Notes.PoweredOn, life.Notes.Ready = true, true
+	}
 	if s.machine.DeletionTimestamp != nil {
 		life.DeletedAt = s.machine.DeletionTimestamp.Time
 	}

@@ -50,6 +50,7 @@ func TestMachineComesUpInItsSlot(t *testing.T) {
 	w.g.Expect(object.Status.VMRef).To(Equal("VirtualMachine:" + vm.Ref))
 	w.g.Expect(object.Annotations).To(HaveKeyWithValue(infrav1.SlotHostnameAnnotation, host))
 	w.g.Expect(object.Status.TaskRef).To(BeEmpty())
+	w.g.Expect(object.Annotations).NotTo(HaveKey("clusterctl.cluster.x-k8s.io/block-move"), "nothing is in flight any more")
 	w.g.Expect(conditions.IsTrue(object, infrav1.InitialPowerOnCompletedCondition)).To(BeTrue())
 
 	pool := w.pool()

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
+	"github.com/berth-dev/berth/internal/disk"
 	"github.com/berth-dev/berth/internal/pool"
 )
 
@@ -39,6 +40,10 @@ func (r *poolReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	r.same(req.NamespacedName, p.UID)
+	if len(p.Status.ConfigStatuses) == 0 {
+		// Never written, or lost: what its writer remembers must not stand in for it.
+		r.drop(req.NamespacedName)
+	}
 	cluster := &clusterv1.Cluster{}
 	err := r.client.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ClusterRef.Name}, cluster)
 	if client.IgnoreNotFound(err) != nil {
@@ -86,7 +91,7 @@ func (r *poolReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		if err != nil {
 			return ctrl.Result{}, err
 		}
-		if summary.Empty && left == 0 {
+		if left == 0 && (summary.Empty || cluster == nil && infra == nil && blank(summary)) {
 			return ctrl.Result{}, r.letGo(ctx, req.NamespacedName)
 		}
 	}
@@ -125,6 +130,17 @@ func (r *poolReconciler) adopt(ctx context.Context, p, stored *infrav1.VSphereMa
 	r.latest.wrote(next)
 	p.ObjectMeta, stored.ObjectMeta = *next.ObjectMeta.DeepCopy(), *next.ObjectMeta.DeepCopy()
 	return nil
+}
+
+// blank: no disk on record has anything behind it and nobody holds a slot. A pool whose cluster does not exist cannot look in
+// vCenter for disks that its record does not know, and must not wait for ever because of that.
+func blank(summary pool.Summary) bool {
+	for _, d := range summary.State.Disks {
+		if d.Phase != disk.Absent && d.Phase != disk.Reclaimed {
+			return false
+		}
+	}
+	return len(summary.Held) == 0 && len(summary.Vacating) == 0 && len(summary.Quarantined) == 0
 }
 
 // letGo takes the finalizer off the pool as it is now: its writer has written since this pass read it.

@@ -27,6 +27,20 @@ import (
 // changes many times a second.
 const settle = 50 * time.Millisecond
 
+// only keeps a reconciler away from objects that the watch filter excludes, whatever woke it.
+func (o Options) only(mgr ctrl.Manager, kind client.Object, inner reconcile.Reconciler) reconcile.Reconciler {
+	if o.WatchFilter == "" {
+		return inner
+	}
+	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+		obj := kind.DeepCopyObject().(client.Object)
+		if err := mgr.GetClient().Get(ctx, req.NamespacedName, obj); err == nil && obj.GetLabels()[clusterv1.WatchLabel] != o.WatchFilter {
+			return reconcile.Result{}, nil
+		}
+		return inner.Reconcile(ctx, req)
+	})
+}
+
 func (o Options) filter(mgr ctrl.Manager) predicate.Predicate {
 	return predicates.ResourceHasFilterLabel(mgr.GetScheme(), ctrl.Log, o.WatchFilter)
 }
@@ -43,7 +57,7 @@ func (r *machineReconciler) setup(mgr ctrl.Manager, o Options) error {
 		WatchesMetadata(secretMetadata(), handler.EnqueueRequestsFromMapFunc(r.ofSecret), builder.WithPredicates(created())).
 		WatchesRawSource(source.Channel(r.alarm.events, &handler.EnqueueRequestForObject{})).
 		WithOptions(backOff(o.Machine, o)).
-		Complete(r)
+		Complete(o.only(mgr, &infrav1.VSphereMachine{}, r))
 }
 
 func (r *orphanReconciler) setup(mgr ctrl.Manager, o Options) error {
@@ -65,14 +79,14 @@ func (r *orphanReconciler) setup(mgr ctrl.Manager, o Options) error {
 		}), builder.WithPredicates(deleted())).
 		WatchesRawSource(source.Channel(r.alarm.events, &handler.EnqueueRequestForObject{})).
 		WithOptions(backOff(o.VM, o)).
-		Complete(r)
+		Complete(o.only(mgr, &infrav1.VSphereVM{}, r))
 }
 
 func (r *poolReconciler) setup(mgr ctrl.Manager, o Options) error {
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("vspheremachineconfigpool").
 		For(&infrav1.VSphereMachineConfigPool{}, builder.WithPredicates(o.filter(mgr), predicate.Or[client.Object](
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, recordsLost()))).
 		Watches(&clusterv1.Cluster{}, settled(r.ofCluster), builder.WithPredicates(clusterMatters())).
 		Watches(&infrav1.VSphereCluster{}, settled(r.ofOwned), builder.WithPredicates(vcenterMatters())).
 		Watches(&clusterv1.Machine{}, settled(r.ofMachine), builder.WithPredicates(deleted())).
@@ -84,7 +98,7 @@ func (r *poolReconciler) setup(mgr ctrl.Manager, o Options) error {
 	if o.Workload != nil && o.Workload.Cache != nil {
 		b = b.WatchesRawSource(o.Workload.Cache.GetClusterSource("vspheremachineconfigpool", r.ofCluster))
 	}
-	return b.Complete(r)
+	return b.Complete(o.only(mgr, &infrav1.VSphereMachineConfigPool{}, r))
 }
 
 func (r *clusterReconciler) setup(mgr ctrl.Manager, o Options) error {
@@ -101,7 +115,7 @@ func (r *clusterReconciler) setup(mgr ctrl.Manager, o Options) error {
 		Watches(&infrav1.VSphereClusterIdentity{}, handler.EnqueueRequestsFromMapFunc(r.ofIdentity)).
 		WatchesMetadata(secretMetadata(), handler.EnqueueRequestsFromMapFunc(r.ofSecret)).
 		WithOptions(backOff(o.Cluster, o)).
-		Complete(r)
+		Complete(o.only(mgr, &infrav1.VSphereCluster{}, r))
 }
 
 func (r *identityReconciler) setup(mgr ctrl.Manager, o Options) error {
@@ -110,7 +124,7 @@ func (r *identityReconciler) setup(mgr ctrl.Manager, o Options) error {
 		For(&infrav1.VSphereClusterIdentity{}, builder.WithPredicates(o.filter(mgr))).
 		WatchesMetadata(secretMetadata(), handler.EnqueueRequestsFromMapFunc(r.ofSecret)).
 		WithOptions(backOff(o.Zone, o)).
-		Complete(r)
+		Complete(o.only(mgr, &infrav1.VSphereClusterIdentity{}, r))
 }
 
 // Who is woken by what.
@@ -278,7 +292,8 @@ func sameMetadata(a, b client.Object) bool {
 	}
 	_, pausedA := a.GetAnnotations()[clusterv1.PausedAnnotation]
 	_, pausedB := b.GetAnnotations()[clusterv1.PausedAnnotation]
-	return pausedA == pausedB && a.GetLabels()[clusterv1.ClusterNameLabel] == b.GetLabels()[clusterv1.ClusterNameLabel]
+	la, lb := a.GetLabels(), b.GetLabels()
+	return pausedA == pausedB && la[clusterv1.ClusterNameLabel] == lb[clusterv1.ClusterNameLabel] && la[clusterv1.WatchLabel] == lb[clusterv1.WatchLabel]
 }
 
 func machineMatters() predicate.Predicate {
@@ -299,6 +314,15 @@ func clusterMatters() predicate.Predicate {
 			ptr.Deref(a.Status.Initialization.InfrastructureProvisioned, false) != ptr.Deref(b.Status.Initialization.InfrastructureProvisioned, false) ||
 			ptr.Deref(a.Status.Initialization.ControlPlaneInitialized, false) != ptr.Deref(b.Status.Initialization.ControlPlaneInitialized, false) ||
 			a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero()
+	}}
+}
+
+// recordsLost passes an update after which a pool's status knows less than before: not our doing, and to be rebuilt.
+func recordsLost() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		a, b := e.ObjectOld.(*infrav1.VSphereMachineConfigPool), e.ObjectNew.(*infrav1.VSphereMachineConfigPool)
+		return len(b.Status.ConfigStatuses) < len(a.Status.ConfigStatuses) ||
+			len(b.Status.PersistentDiskStatuses) < len(a.Status.PersistentDiskStatuses)
 	}}
 }
 

@@ -27,6 +27,8 @@ var publishedEvents = map[string]string{
 	machine.EventCreateStarted:   infrav1.EventCloneStarted,
 	machine.EventCreateFailed:    infrav1.EventCloneFailed,
 	machine.EventOperationFailed: infrav1.TaskFailureReason,
+
+	infrav1.NetworkTopologyMismatchReason: infrav1.EventTopologyMismatch,
 }
 
 func publishedReason(reason string) string {

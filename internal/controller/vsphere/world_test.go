@@ -48,6 +48,8 @@ type world struct {
 
 	// failureDomain of the Machines that withMachine creates.
 	failureDomain string
+	// filter is the manager's watch filter.
+	filter string
 
 	// stop ends the manager in good order; kill ends it in the middle of whatever it does: its writes fail from that moment on.
 	stop, kill func()
@@ -107,7 +109,7 @@ func (w *world) start() {
 		Sessions: vsphere.NewSessions(), Meter: w.meter,
 		Workload:            &workload.Clusters{Secrets: mgr.GetAPIReader(), Timeout: 2 * time.Second},
 		ControllerNamespace: controllerNamespace, UserAgent: "berth-test",
-		SkipNameValidation: true,
+		SkipNameValidation: true, WatchFilter: w.filter,
 	})).To(Succeed())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(runCtx) }()

@@ -50,7 +50,7 @@ func (r *zoneReconciler) setup(mgr ctrl.Manager, o Options) error {
 			return r.where(ctx, func(z *infrav1.VSphereDeploymentZone) bool { return z.Spec.Server == server })
 		}), builder.WithPredicates(vcenterMatters())).
 		WithOptions(backOff(o.Zone, o)).
-		Complete(r)
+		Complete(o.only(mgr, &infrav1.VSphereDeploymentZone{}, r))
 }
 
 func (r *zoneReconciler) where(ctx context.Context, matches func(*infrav1.VSphereDeploymentZone) bool) []reconcile.Request {
