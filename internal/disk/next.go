@@ -30,10 +30,13 @@ type Progress string
 
 const (
 	// NotAsked: the platform was not asked yet.
-	NotAsked  Progress = ""
-	Running   Progress = "Running"
+	NotAsked Progress = ""
+	// Running: it works.
+	Running Progress = "Running"
+	// Succeeded: it ended well.
 	Succeeded Progress = "Succeeded"
-	Failed    Progress = "Failed"
+	// Failed: it ended badly.
+	Failed Progress = "Failed"
 	// Forgotten: the platform does not know the operation any more; only a look at the volume tells.
 	Forgotten Progress = "Forgotten"
 )

@@ -183,8 +183,12 @@ func holderOf(entry string) (string, error) {
 		return "", err
 	}
 	dir := string(text)
+	// A directory that is gone, or holds another environment by now, holds nothing.
 	env, err := readRecord(dir)
-	if err != nil || strconv.Itoa(int(env.Range)) != filepath.Base(entry) {
+	if err != nil { //nolint:nilerr // see above
+		return "", nil
+	}
+	if strconv.Itoa(int(env.Range)) != filepath.Base(entry) {
 		return "", nil
 	}
 	return dir, nil

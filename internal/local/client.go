@@ -29,7 +29,6 @@ var (
 	definitionResource     = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	clusterRoleResource    = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
 	secretResource         = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	nodeResource           = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 	clusterResource        = schema.GroupVersionResource{Group: "cluster.x-k8s.io", Version: "v1beta2", Resource: "clusters"}
 	machineResource        = schema.GroupVersionResource{Group: "cluster.x-k8s.io", Version: "v1beta2", Resource: "machines"}
 	vsphereMachineResource = schema.GroupVersionResource{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Resource: "vspheremachines"}

@@ -35,7 +35,7 @@ func await(ctx context.Context, every time.Duration, condition func(context.Cont
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w (last answer: %s)", context.Cause(ctx), err)
+			return fmt.Errorf("%w (last answer: %w)", context.Cause(ctx), err)
 		case <-ticker.C:
 		}
 	}

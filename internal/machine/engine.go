@@ -216,10 +216,10 @@ func pause(count int) time.Duration {
 
 // tell publishes a failure once, not at every retry, and returns what was told last.
 func (p *pass) tell(result Result) string {
-	reason, warn := "", result.Outcome == Fail || p.report.Lost
-	if !warn {
+	if result.Outcome != Fail && !p.report.Lost {
 		return ""
 	}
+	var reason string
 	switch {
 	case p.report.Lost:
 		reason = EventServerLost

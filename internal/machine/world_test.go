@@ -32,14 +32,13 @@ type world struct {
 
 // object is one infrastructure machine as the API server keeps it.
 type object struct {
-	name     string
-	spec     *machine.ServerSpec
-	notes    machine.Notes
-	report   machine.Report
-	deleted  *time.Time
-	gone     bool
-	saves    int
-	hostHint string
+	name    string
+	spec    *machine.ServerSpec
+	notes   machine.Notes
+	report  machine.Report
+	deleted *time.Time
+	gone    bool
+	saves   int
 }
 
 // fault is what goes wrong at the chosen step.

@@ -31,7 +31,8 @@ func (f *Format) AddFlag(flags *pflag.FlagSet) {
 	flags.VarP(f, "output", "o", "json, yaml or table")
 }
 
-// String, Set and Type make a Format a flag that refuses unknown values before anything is done.
+// String is the value as it is typed. With Set and Type it makes a Format a flag that refuses unknown values before anything is
+// done.
 func (f *Format) String() string { return string(*f) }
 
 // Set parses a flag's value.

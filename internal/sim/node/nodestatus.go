@@ -93,7 +93,7 @@ func (k *kubelet) setStatus(n *corev1.Node) {
 		MachineID: machineID, SystemUUID: strings.ToLower(k.c.ProductUUID), BootID: n.Status.NodeInfo.BootID,
 		KernelVersion: orElse(k.c.KernelVersion, "6.6.0"), OSImage: orElse(k.c.OSImage, "Simulated Linux"),
 		ContainerRuntimeVersion: "containerd://2.1.0", KubeletVersion: k.version,
-		KubeProxyVersion: n.Status.NodeInfo.KubeProxyVersion, OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH,
+		OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH,
 	}
 	n.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(k.conf.Port)
 	now := metav1.Now()
