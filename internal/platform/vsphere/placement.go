@@ -15,7 +15,7 @@ type Placement struct {
 	ResourcePool   string
 }
 
-// Reason of a compute cluster that does not exist.
+// ReasonComputeCluster: the compute cluster of a failure domain does not exist.
 const ReasonComputeCluster = "ComputeClusterNotFound"
 
 var kindComputeCluster = kind{
