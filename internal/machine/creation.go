@@ -143,8 +143,8 @@ func (p *pass) fitServer(ctx context.Context) Result {
 	switch p.server.Power {
 	case PowerOff:
 	case PowerOn:
-		if p.notes.PowerOnAsked != nil {
-			return done() // the answer to our power-on was lost
+		if p.notes.PowerOnAsked != nil || p.server.Fitted {
+			return done() // the answer to our power-on was lost, or with our notes all memory of it
 		}
 		return stop(ReasonUnexpectedPower, fmt.Sprintf("server %s runs before it got its disks and guest data: power it off", p.server.Name), safetyNet)
 	case PowerSuspended, PowerUnknown:

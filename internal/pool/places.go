@@ -23,11 +23,11 @@ func (w *Writer) Claim(ctx context.Context, request slot.Request) (slot.Slot, er
 	}
 	given, err := w.claim(ctx, request, nil)
 	if errors.Is(err, errIncomplete) {
-		occupants, err := w.askOccupants(ctx)
+		found, err := w.look(ctx)
 		if err != nil {
 			return slot.Slot{}, err
 		}
-		return w.claim(ctx, request, occupants)
+		return w.claim(ctx, request, found)
 	}
 	return given, err
 }
@@ -36,34 +36,34 @@ func (w *Writer) Claim(ctx context.Context, request slot.Request) (slot.Slot, er
 // added, after the status was lost.
 var errIncomplete = errors.New("a slot of the pool has no record")
 
-func (w *Writer) claim(ctx context.Context, request slot.Request, occupants map[string]slot.Holder) (slot.Slot, error) {
+func (w *Writer) claim(ctx context.Context, request slot.Request, found *findings) (slot.Slot, error) {
 	var given slot.Slot
 	err := w.update(ctx, func(s *State) error {
-		records := s.Records
+		next := clone(*s)
 		if !slot.Complete(s.Slots, s.Records) {
-			if occupants == nil {
+			if found == nil {
 				return errIncomplete
 			}
-			records, _ = slot.Rebuild(s.Slots, s.Records, occupants)
+			found.record(&next)
 		}
-		view := slot.View{Pool: s.Key(), Cluster: s.Cluster, Consumer: s.Consumer, Slots: s.Slots, Records: records, Busy: busy(s)}
+		view := slot.View{Pool: s.Key(), Cluster: s.Cluster, Consumer: s.Consumer, Slots: s.Slots, Records: next.Records, Busy: busy(&next)}
 		choice, _, err := slot.Pick(view, request)
 		if err != nil {
 			return claimError(err)
 		}
-		if s.Deleting && !held(records, request.Holder) {
+		if s.Deleting && next.heldBy(request.Holder) == nil {
 			return &machine.Error{Kind: machine.Refused, Reason: machine.ReasonPoolDeleting, RetryAfter: safetyNet, Message: fmt.Sprintf("pool %s is being deleted and gives no more slots", s.Key())}
 		}
 		given = choice.Slot
 		if !choice.Changed {
 			return nil
 		}
-		s.Records = slices.Clone(records)
-		*s.record(choice.Record.HostName) = choice.Record
+		*next.record(choice.Record.HostName) = choice.Record
 		if choice.Consumer.Name != "" {
 			consumer := choice.Consumer
-			s.Consumer = &consumer
+			next.Consumer = &consumer
 		}
+		*s = next
 		return nil
 	})
 	if err != nil {
@@ -89,22 +89,6 @@ func (s *State) has(holder slot.Holder) *slot.Slot {
 		}
 	}
 	return nil
-}
-
-func held(records []slot.Record, holder slot.Holder) bool {
-	s := State{Records: records}
-	return s.heldBy(holder) != nil
-}
-
-func (w *Writer) askOccupants(ctx context.Context) (map[string]slot.Holder, error) {
-	occupants, err := w.facts.Occupants(ctx)
-	if err != nil {
-		return nil, &machine.Error{Kind: machine.Broken, Reason: machine.ReasonPlaceUnavailable, Message: "cannot tell which machines have a slot of the pool", Err: err}
-	}
-	if occupants == nil {
-		occupants = map[string]slot.Holder{}
-	}
-	return occupants, nil
 }
 
 // claimError gives the typed refusals of the slot package their reasons.

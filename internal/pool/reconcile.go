@@ -60,17 +60,18 @@ func (p *round) trouble(format string, args ...any) {
 }
 
 // complete gives every declared slot a record.
-func (w *Writer) complete(ctx context.Context, _ *round) error {
+func (w *Writer) complete(ctx context.Context, p *round) error {
 	s, err := w.current(ctx)
 	if err != nil || slot.Complete(s.Slots, s.Records) {
 		return err
 	}
-	occupants, err := w.askOccupants(ctx)
+	found, err := w.look(ctx)
 	if err != nil {
-		return err
+		p.trouble("the pool's status cannot be completed: %v", err)
+		return nil
 	}
 	return w.update(ctx, func(s *State) error {
-		s.Records, _ = slot.Rebuild(s.Slots, s.Records, occupants)
+		found.record(s)
 		return nil
 	})
 }
