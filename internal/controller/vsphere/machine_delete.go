@@ -3,6 +3,7 @@ package vsphere
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/tools/events"
@@ -33,8 +34,11 @@ func (r *machineReconciler) delete(ctx context.Context, s *scope) (ctrl.Result, 
 	if key, pooled := s.poolKey(); pooled {
 		life.Places = r.pools.writer(key)
 	}
+	if err := r.recall(ctx, s, life); err != nil {
+		return ctrl.Result{}, err
+	}
 	var after time.Duration
-	if life.Platform == nil && s.vm != nil {
+	if life.Platform == nil && life.Notes.Intended {
 		guard, pause, err := r.platform(ctx, s, life)
 		if err != nil {
 			return ctrl.Result{}, err
@@ -73,6 +77,35 @@ func (r *machineReconciler) delete(ctx context.Context, s *scope) (ctrl.Result, 
 		report.After = after
 	}
 	return r.result(ctx, report)
+}
+
+// recall notes, for a machine whose VSphereVM is missing, that a virtual machine may exist all the same: it had one once, or it
+// has a slot that was not given back. The VSphereVM may have been removed by force; then its absence proves nothing, and the
+// virtual machine is looked for by its mark.
+func (r *machineReconciler) recall(ctx context.Context, s *scope, life *machine.Life) error {
+	if s.vm != nil {
+		return nil
+	}
+	had := s.machine.Spec.ProviderID != nil
+	if key, pooled := s.poolKey(); pooled {
+		slot, err := r.pools.slotOf(ctx, key, string(s.mark()))
+		if err != nil {
+			return err
+		}
+		if slot != nil && slot.VacatedTime != nil {
+			return nil // it was proven gone before that was written
+		}
+		had = had || slot != nil
+	}
+	if !had {
+		return nil
+	}
+	life.Notes.Intended, life.Notes.CreateEnded = true, true
+	life.Notes.Identity.Name, life.Notes.Identity.Location = s.machine.Name, s.machine.Spec.Datacenter
+	if id := s.machine.Spec.ProviderID; id != nil {
+		life.Notes.Identity.HardwareID = strings.TrimPrefix(*id, providerID(""))
+	}
+	return nil
 }
 
 // letGo takes the finalizers off: the virtual machine is proven gone and the place given back. The VSphereVM goes first, so

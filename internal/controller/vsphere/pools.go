@@ -115,6 +115,22 @@ func (p *pools) holding(ctx context.Context, namespace, cluster, mark string) (*
 	return nil, nil
 }
 
+// slotOf is the record of the slot in use by the machine with this mark, read live; nil if it has none in this pool.
+func (p *pools) slotOf(ctx context.Context, key types.NamespacedName, mark string) (*infrav1.VSphereMachineConfigStatus, error) {
+	item := &infrav1.VSphereMachineConfigPool{}
+	if err := p.reader.Get(ctx, key, item); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading pool %s: %w", key, err)
+	}
+	for i := range item.Status.ConfigStatuses {
+		if c := &item.Status.ConfigStatuses[i]; c.Mark == mark && c.State == infrav1.ConfigStateInUse {
+			return c, nil
+		}
+	}
+	return nil, nil
+}
+
 // poolStore is pool.Store over a VSphereMachineConfigPool.
 type poolStore struct {
 	client client.Client
