@@ -166,17 +166,21 @@ func (w *Writer) free(ctx context.Context, p *round) error {
 		}
 		facts := slot.FreeFacts{}
 		if facts.MachineGone, err = w.facts.MachineGone(ctx, rec.Holder); err != nil {
-			p.trouble("slot %s: cannot tell whether Machine %s still exists: %v", rec.HostName, rec.Holder.OwnerName, err)
+			p.waiting[rec.HostName] = fmt.Sprintf("cannot tell whether Machine %s still exists: %v", rec.Holder.OwnerName, err)
+			p.soon = true
 			continue
 		}
+		var unasked error
 		if facts.MachineGone {
-			if facts.Node, err = w.facts.Node(ctx, rec.HostName, rec.Holder); err != nil {
+			if facts.Node, unasked = w.facts.Node(ctx, rec.HostName, rec.Holder); unasked != nil {
 				facts.Node = slot.NodeUnknown
-				p.trouble("slot %s: cannot ask for the old Node: %v", rec.HostName, err)
 			}
 		}
 		next, wait := slot.Free(rec, facts, w.options.Now())
 		if wait != "" {
+			if unasked != nil {
+				wait = fmt.Sprintf("%s: %v", wait, unasked)
+			}
 			p.waiting[rec.HostName] = wait
 			// The end of a Machine is an event; the end of a Node in another cluster is not.
 			p.soon = p.soon || facts.MachineGone

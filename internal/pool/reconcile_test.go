@@ -34,7 +34,7 @@ func TestWhoFreesASlot(t *testing.T) {
 	}
 	waits("Machine owner-a still exists")
 	b.facts.err = errors.New("the API server does not answer")
-	waits("") // the reason is among the troubles
+	waits("cannot tell whether Machine owner-a still exists: the API server does not answer")
 	b.facts.err = nil
 	delete(b.facts.machines, "owner-uid-a")
 	b.facts.node = slot.NodeStale
