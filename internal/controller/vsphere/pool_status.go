@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
+	"github.com/berth-dev/berth/internal/disk"
 	"github.com/berth-dev/berth/internal/pool"
 	"github.com/berth-dev/berth/internal/rules"
 	"github.com/berth-dev/berth/internal/slot"
@@ -30,11 +31,7 @@ func setPoolConditions(p *infrav1.VSphereMachineConfigPool, summary pool.Summary
 		setCondition(p, infrav1.SlotQuarantinedCondition, metav1.ConditionFalse, infrav1.NoneQuarantinedReason, "")
 	}
 	if !p.DeletionTimestamp.IsZero() {
-		message := "disks are being deleted"
-		if len(summary.Held) > 0 {
-			message = "waiting for the machines in slots " + strings.Join(slices.Sorted(slices.Values(summary.Held)), ", ")
-		}
-		setCondition(p, infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.DeletingReason, message)
+		setCondition(p, infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.DeletingReason, whatDeletionWaitsFor(summary))
 		return
 	}
 	// A full pool is healthy: SlotAvailable takes no part.
@@ -54,20 +51,42 @@ func setPoolConditions(p *infrav1.VSphereMachineConfigPool, summary pool.Summary
 	setCondition(p, infrav1.ReadyCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
 }
 
-func setDisksReady(p *infrav1.VSphereMachineConfigPool, summary pool.Summary) {
-	reclaiming := map[string]bool{}
-	for _, name := range summary.Reclaiming {
-		reclaiming[name] = true
+// whatDeletionWaitsFor names everything that keeps a pool from going.
+func whatDeletionWaitsFor(summary pool.Summary) string {
+	var parts []string
+	if len(summary.Held) > 0 {
+		parts = append(parts, "waiting for the machines in slots "+strings.Join(slices.Sorted(slices.Values(summary.Held)), ", "))
 	}
+	for _, why := range []string{lines(summary.Vacating), lines(summary.Quarantined), lines(summary.DiskErrors)} {
+		if why != "" {
+			parts = append(parts, why)
+		}
+	}
+	if parts = append(parts, summary.Troubles...); len(parts) == 0 {
+		return "disks are being deleted"
+	}
+	return strings.Join(parts, "; ")
+}
+
+// diskReason is the most urgent of what is wrong with a pool's disks.
+func diskReason(summary pool.Summary) string {
+	reason := infrav1.DiskStillAttachedReason
+	for name := range summary.DiskErrors {
+		switch {
+		case slices.Contains(summary.StillAttached, name):
+		case summary.Interrupted[name] == disk.Reclaiming:
+			reason = infrav1.ReclaimFailedReason
+		default:
+			return infrav1.DiskFailedReason
+		}
+	}
+	return reason
+}
+
+func setDisksReady(p *infrav1.VSphereMachineConfigPool, summary pool.Summary) {
 	switch {
 	case len(summary.DiskErrors) > 0:
-		reason := infrav1.DiskFailedReason
-		for name := range summary.DiskErrors {
-			if reclaiming[name] {
-				reason = infrav1.ReclaimFailedReason
-			}
-		}
-		setCondition(p, infrav1.PersistentDisksReadyCondition, metav1.ConditionFalse, reason, lines(summary.DiskErrors))
+		setCondition(p, infrav1.PersistentDisksReadyCondition, metav1.ConditionFalse, diskReason(summary), lines(summary.DiskErrors))
 	case len(summary.Provisioning) > 0:
 		setCondition(p, infrav1.PersistentDisksReadyCondition, metav1.ConditionFalse, infrav1.DisksProvisioningReason,
 			fmt.Sprintf("%d disks are being created", len(summary.Provisioning)))
