@@ -40,3 +40,17 @@ func TestSlotStaysAllocatedWhileCloning(t *testing.T) {
 	cloning(w.g)
 	w.ready(m)
 }
+
+// A machine whose zone does not exist says so, and goes on by itself when it is created.
+func TestMachineWaitsForItsZone(t *testing.T) {
+	w := newWorld(t)
+	w.withCluster()
+	w.start()
+	w.provisioned()
+	w.failureDomain = w.ns + "-late"
+	m := w.withMachine("m1", "")
+	w.waits(m, infrav1.VMProvisionedCondition, infrav1.WaitingForClusterInfrastructureReason)
+	w.g.Expect(conditions.Get(m, infrav1.VMProvisionedCondition).Message).To(And(ContainSubstring("VSphereDeploymentZone"), ContainSubstring(w.failureDomain)))
+	w.zone("late", "dc-a", "ds-shared-a")
+	w.ready(m)
+}

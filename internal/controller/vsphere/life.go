@@ -70,10 +70,13 @@ func (r *machineReconciler) life(ctx context.Context, s *scope) (life *machine.L
 	return life, !holds(guards), after, nil
 }
 
+// zoneAgain is when a machine whose zone or failure domain is missing looks again: no event of those leads to machines.
+const zoneAgain = 10 * time.Second
+
 // surroundings fills in the failure domain, the place's pool and the platform; a guard says what is missing.
 func (r *machineReconciler) surroundings(ctx context.Context, s *scope, life *machine.Life) (*machine.Guard, time.Duration, error) {
 	if guard, err := r.placement(ctx, s); guard != nil || err != nil {
-		return guard, 0, err
+		return guard, zoneAgain, err
 	}
 	if key, pooled := s.poolKey(); pooled {
 		consumer, err := r.consumer(ctx, s)
