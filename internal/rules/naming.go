@@ -15,7 +15,7 @@ const maxVMName = validation.DNS1123LabelMaxLength
 // machine's name. The result is cut at 63 characters, and must be a name that Kubernetes accepts for an object.
 func VMName(naming, machine string) (string, error) {
 	if naming == "" {
-		return machine, nil
+		return cut(machine), nil
 	}
 	// A template is parsed anew for every name: a shared one would hand out names of other machines.
 	t, err := template.New("name").Funcs(template.FuncMap{"trimSuffix": trimSuffix, "trunc": trunc}).Option("missingkey=error").Parse(naming)
@@ -26,14 +26,18 @@ func VMName(naming, machine string) (string, error) {
 	if err := t.Execute(&b, map[string]any{"machine": map[string]any{"name": machine}}); err != nil {
 		return "", err
 	}
-	name := b.String()
-	if len(name) > maxVMName {
-		name = strings.TrimRight(name[:maxVMName], "-.")
-	}
+	name := cut(b.String())
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 		return "", fmt.Errorf("makes %q of machine %q: %s", name, machine, strings.Join(problems, "; "))
 	}
 	return name, nil
+}
+
+func cut(name string) string {
+	if len(name) <= maxVMName {
+		return name
+	}
+	return strings.TrimRight(name[:maxVMName], "-.")
 }
 
 func trimSuffix(suffix, s string) string { return strings.TrimSuffix(s, suffix) }

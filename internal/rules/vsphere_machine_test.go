@@ -195,6 +195,7 @@ func TestVMName(t *testing.T) {
 	g := NewWithT(t)
 	for _, c := range []struct{ naming, machine, want string }{
 		{"", "md-0-abcde", "md-0-abcde"},
+		{"", strings.Repeat("m", 70), strings.Repeat("m", 63)},
 		{"{{ .machine.name }}", "md-0-abcde", "md-0-abcde"},
 		{`{{ .machine.name | trunc 4 }}`, "md-0-abcde", "md-0"},
 		{`{{ .machine.name | trunc -5 }}`, "md-0-abcde", "abcde"},
