@@ -5,6 +5,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,4 +55,34 @@ func TestMachineWaitsForItsZone(t *testing.T) {
 	w.g.Expect(conditions.Get(m, infrav1.VMProvisionedCondition).Message).To(And(ContainSubstring("VSphereDeploymentZone"), ContainSubstring(w.failureDomain)))
 	w.zone("late", "dc-a", "ds-shared-a")
 	w.ready(m)
+}
+
+// 3.1: bootstrap data that cannot be used is named on the VSphereVM, too.
+func TestBootstrapReady(t *testing.T) {
+	w := newWorld(t)
+	w.withCluster()
+	w.start()
+	m := w.withMachine("m1", "")
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "m1"}}
+	w.g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(secret), secret)).To(Succeed())
+	good := secret.DeepCopy()
+	secret.Data["value"] = nil
+	w.g.Expect(k8s.Update(ctx, secret)).To(Succeed())
+	w.provisioned()
+	w.waits(m, infrav1.VMProvisionedCondition, infrav1.BootstrapSecretContentInvalidReason)
+	vm := &infrav1.VSphereVM{}
+	says := func(g Gomega) *metav1.Condition {
+		g.Expect(k8s.Get(ctx, client.ObjectKey{Namespace: w.ns, Name: "m1"}, vm)).To(Succeed())
+		g.Expect(conditions.IsTrue(vm, infrav1.VCenterAvailableCondition)).To(BeTrue())
+		c := conditions.Get(vm, infrav1.BootstrapReadyCondition)
+		g.Expect(c).NotTo(BeNil())
+		return c
+	}
+	c := says(w.g)
+	w.g.Expect(c.Reason).To(Equal(infrav1.BootstrapSecretContentInvalidReason))
+	w.g.Expect(c.Message).To(And(ContainSubstring(w.ns+"/m1"), ContainSubstring(`"value"`)))
+	secret.Data = good.Data
+	w.g.Expect(k8s.Update(ctx, secret)).To(Succeed())
+	w.ready(m)
+	w.g.Expect(says(w.g).Status).To(Equal(metav1.ConditionTrue))
 }

@@ -176,6 +176,7 @@ func setVMStatus(vm *infrav1.VSphereVM, notes machine.Notes, report machine.Repo
 		(soft == infrav1.VirtualMachinePowerOpModeSoft || soft == infrav1.VirtualMachinePowerOpModeTrySoft) {
 		setCondition(vm, infrav1.GuestSoftPowerOffSucceededCondition, metav1.ConditionFalse, infrav1.GuestSoftPowerOffInProgressReason, report.Message)
 	}
+	setSteps(vm, report)
 	vm.Status.Ready = report.Ready
 	if notes.Ready && !report.Lost && vm.DeletionTimestamp.IsZero() {
 		setCondition(vm, infrav1.VMProvisionedCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
@@ -186,6 +187,24 @@ func setVMStatus(vm *infrav1.VSphereVM, notes machine.Notes, report machine.Repo
 		setCondition(vm, infrav1.ReadyCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
 	} else {
 		setCondition(vm, infrav1.ReadyCondition, metav1.ConditionFalse, publishedReason(report.Reason), report.Message)
+	}
+}
+
+// setSteps says how single steps of the way went: each has a condition of its own as soon as it was met.
+func setSteps(vm *infrav1.VSphereVM, report machine.Report) {
+	switch word := publishedReason(report.Reason); word {
+	case infrav1.VCenterUnreachableReason, infrav1.IdentityCredentialsUnavailableReason:
+		setCondition(vm, infrav1.VCenterAvailableCondition, metav1.ConditionFalse, word, report.Message)
+	case infrav1.BootstrapSecretGetFailedReason, infrav1.BootstrapSecretContentInvalidReason:
+		setCondition(vm, infrav1.BootstrapReadyCondition, metav1.ConditionFalse, word, report.Message)
+	case infrav1.GuestSoftPowerOffFailedReason:
+		setCondition(vm, infrav1.GuestSoftPowerOffSucceededCondition, metav1.ConditionFalse, word, report.Message)
+	}
+	if report.Server != nil {
+		setCondition(vm, infrav1.VCenterAvailableCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
+		if report.Server.Fitted {
+			setCondition(vm, infrav1.BootstrapReadyCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
+		}
 	}
 }
 
