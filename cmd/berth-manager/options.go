@@ -40,7 +40,7 @@ type options struct {
 	qps        float32
 	burst      int
 
-	clusterConcurrency, machineConcurrency, vmConcurrency      int
+	clusterConcurrency, machineConcurrency, vmConcurrency     int
 	poolConcurrency, zoneConcurrency, clusterCacheConcurrency int
 
 	logs *logs.Options

@@ -185,8 +185,8 @@ func holderOf(entry string) (string, error) {
 	dir := string(text)
 	// A directory that is gone, or holds another environment by now, holds nothing.
 	env, err := readRecord(dir)
-	if err != nil { //nolint:nilerr // see above
-		return "", nil
+	if err != nil {
+		return "", nil //nolint:nilerr // see above
 	}
 	if strconv.Itoa(int(env.Range)) != filepath.Base(entry) {
 		return "", nil

@@ -21,8 +21,13 @@ type Progress interface {
 // Silent is a Progress that tells nobody.
 type Silent struct{}
 
-func (Silent) Begin(string)                     {}
-func (Silent) Note(_, _ string)                 {}
+// Begin says nothing.
+func (Silent) Begin(string) {}
+
+// Note says nothing.
+func (Silent) Note(_, _ string) {}
+
+// End says nothing.
 func (Silent) End(string, time.Duration, error) {}
 
 // step is one part of bringing an environment up.

@@ -141,9 +141,9 @@ func TestDuplicateMembers(t *testing.T) {
 	a := &infrav1.VSphereMachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: infrav1.VSphereMachineConfigPoolSpec{Configs: []infrav1.VSphereMachineConfig{aConfig()}}}
 	b := a.DeepCopy()
 	b.Name = "b"
-	reason, problems := duplicateMembers([]*infrav1.VSphereMachineConfigPool{a})
+	reason, _ := duplicateMembers([]*infrav1.VSphereMachineConfigPool{a})
 	g.Expect(reason).To(BeEmpty())
-	reason, problems = duplicateMembers([]*infrav1.VSphereMachineConfigPool{a, b})
+	reason, problems := duplicateMembers([]*infrav1.VSphereMachineConfigPool{a, b})
 	g.Expect(reason).To(Equal(infrav1.DuplicateHostnameReason))
 	g.Expect(problems[0]).To(And(ContainSubstring("w-1"), ContainSubstring("a spec.configs[0]"), ContainSubstring("b spec.configs[0]")))
 	b.Spec.Configs[0].Hostname = "w-2"

@@ -134,7 +134,7 @@ func (r *machineReconciler) findVM(ctx context.Context, s *scope) error {
 	name, err := vmName(s.machine)
 	if err != nil {
 		// Intend says it to the user; there is no VSphereVM under a name that cannot be made.
-		return nil
+		return nil //nolint:nilerr // see above
 	}
 	vm := &infrav1.VSphereVM{}
 	if err := r.latest.get(ctx, client.ObjectKey{Namespace: s.machine.Namespace, Name: name}, vm); err != nil {

@@ -121,7 +121,7 @@ func (r *machineReconciler) patchStatus(ctx context.Context, s *scope) error {
 
 // setPaused sets the condition Paused and says whether the object is.
 func setPaused(obj conditionedObject, cluster *clusterv1.Cluster) bool {
-	message := ""
+	var message string
 	switch {
 	case cluster != nil && ptr.Deref(cluster.Spec.Paused, false):
 		message = "Cluster spec.paused is set to true"

@@ -109,5 +109,5 @@ func (a *Admin) do(ctx context.Context, method, path string, in, out any) error 
 	return json.NewDecoder(res.Body).Decode(out)
 }
 
-// IsGone: what was asked about does not exist.
+// IsGone says that what was asked about does not exist.
 func (e *AdminError) IsGone() bool { return e.Status == http.StatusNotFound }
