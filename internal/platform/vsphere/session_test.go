@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -261,4 +263,47 @@ func TestForeignTask(t *testing.T) {
 			t.Fatal("nobody told that the machine was powered off")
 		}
 	}
+}
+
+// VS-V35: a vCenter that cannot be reached is tried once after a pause, however many ask for it.
+func TestUnreachableIsLeftAlone(t *testing.T) {
+	var listen net.ListenConfig
+	deaf, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = deaf.Close() })
+	var attempts atomic.Int32
+	go func() {
+		for {
+			c, err := deaf.Accept()
+			if err != nil {
+				return
+			}
+			attempts.Add(1)
+			_ = c.Close()
+		}
+	}()
+	all := vsphere.NewSessions()
+	t.Cleanup(func() { _ = all.Close(context.Background()) })
+	cfg := vsphere.Config{Server: deaf.Addr().String(), Username: "u", Password: "p"}
+	_, first := all.Acquire(t.Context(), "ns/a", cfg)
+	refusal(t, first, machine.Broken, vsphere.ReasonUnreachable, cfg.Server)
+	before := attempts.Load()
+	cfg.Username = "another" // it is the vCenter that is away, not the user
+	for range 20 {
+		_, err := all.Acquire(t.Context(), "ns/b", cfg)
+		var e *machine.Error
+		if !errors.As(err, &e) || e.RetryAfter <= 0 || e.RetryAfter > time.Second || err.Error() != first.Error() {
+			t.Fatalf("%+v", err)
+		}
+	}
+	if now := attempts.Load(); now != before {
+		t.Fatalf("%d connections while it should be left alone", now-before)
+	}
+	eventually(t, "one more attempt after the pause", func() bool {
+		_, err := all.Acquire(t.Context(), "ns/b", cfg)
+		refusal(t, err, machine.Broken, vsphere.ReasonUnreachable)
+		return attempts.Load() > before
+	})
 }

@@ -20,7 +20,9 @@ type Sessions struct {
 	mu       sync.Mutex
 	open     map[string]*shared
 	breakers map[string]*breaker
-	closed   bool
+	// away remembers what could not be connected to, by address or, where the configuration is at fault, by session key.
+	away   map[string]*absence
+	closed bool
 }
 
 // shared is a session with its holders.
@@ -32,13 +34,13 @@ type shared struct {
 
 // NewSessions returns an empty set.
 func NewSessions() *Sessions {
-	return &Sessions{changes: newQueue(), open: map[string]*shared{}, breakers: map[string]*breaker{}}
+	return &Sessions{changes: newQueue(), open: map[string]*shared{}, breakers: map[string]*breaker{}, away: map[string]*absence{}}
 }
 
 // Acquire returns the session for cfg on behalf of owner (the namespace and name of whatever holds the credentials).
 // An owner holds one session per server: with a changed password or thumbprint the old session is given up, and logged out
 // once nobody else holds it. A password that the vCenter refused keeps its credential shut for minutes: Refused with
-// RetryAfter, without a call.
+// RetryAfter, without a call. A vCenter that cannot be reached is left alone for seconds in the same way.
 func (s *Sessions) Acquire(ctx context.Context, owner string, cfg Config) (*Session, error) {
 	key := cfg.key()
 	if session := s.join(key, owner); session != nil {
@@ -50,6 +52,10 @@ func (s *Sessions) Acquire(ctx context.Context, owner string, cfg Config) (*Sess
 			s.mu.Unlock()
 			return nil, nil
 		}
+		if err := s.absent(cfg, time.Now()); err != nil {
+			s.mu.Unlock()
+			return nil, err
+		}
 		b := s.breakers[key]
 		if b == nil {
 			b = &breaker{pause: cfg.Limits.withDefaults().AuthPause}
@@ -60,11 +66,13 @@ func (s *Sessions) Acquire(ctx context.Context, owner string, cfg Config) (*Sess
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
 		defer cancel()
 		session, err := dial(ctx, cfg, b)
-		if err != nil {
-			return nil, err
-		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		if err != nil {
+			return nil, s.missed(cfg, failed(err, "connecting to vCenter %s", cfg.Server), time.Now())
+		}
+		delete(s.away, cfg.address())
+		delete(s.away, key)
 		if s.closed {
 			go func() { _ = session.Close(context.WithoutCancel(ctx)) }()
 			return nil, errClosed
@@ -86,6 +94,54 @@ func (s *Sessions) Acquire(ctx context.Context, owner string, cfg Config) (*Sess
 		return nil, busy(ReasonUnreachable, time.Second, "the session at vCenter %s was closed meanwhile", cfg.Server)
 	}
 	return session, nil
+}
+
+// absence is a vCenter, or a configuration of one, that could not be connected to.
+type absence struct {
+	err   machine.Error
+	until time.Time
+	pause time.Duration
+}
+
+// However many owners ask, a vCenter that cannot be connected to is tried once after each of these pauses.
+const (
+	firstAbsence   = time.Second
+	longestAbsence = 30 * time.Second
+)
+
+// absent answers the last failure while its pause lasts. The caller holds the lock.
+func (s *Sessions) absent(cfg Config, now time.Time) error {
+	for _, key := range []string{cfg.address(), cfg.key()} {
+		if a := s.away[key]; a != nil && now.Before(a.until) {
+			e := a.err
+			e.RetryAfter = a.until.Sub(now)
+			return &e
+		}
+	}
+	return nil
+}
+
+// missed remembers a failed connection: one that got no answer for the vCenter, one that was refused for the configuration. A
+// refused password has its breaker. The caller holds the lock.
+func (s *Sessions) missed(cfg Config, err error, now time.Time) error {
+	var e *machine.Error
+	if !errors.As(err, &e) || e.Reason == ReasonCredentials {
+		return err
+	}
+	key := cfg.address()
+	if e.Kind == machine.Refused {
+		key = cfg.key()
+	}
+	a := s.away[key]
+	if a == nil {
+		a = &absence{}
+		s.away[key] = a
+	}
+	a.pause = max(firstAbsence, min(2*a.pause, longestAbsence))
+	a.err, a.until = *e, now.Add(a.pause)
+	told := a.err
+	told.RetryAfter = a.pause
+	return &told
 }
 
 // dialTimeout bounds connecting, logging in and opening the watch.
