@@ -38,7 +38,9 @@ var errIncomplete = errors.New("a slot of the pool has no record")
 
 func (w *Writer) claim(ctx context.Context, request slot.Request, found *findings) (slot.Slot, error) {
 	var given slot.Slot
+	var contested error
 	err := w.update(ctx, func(s *State) error {
+		contested = nil
 		next := clone(*s)
 		if !slot.Complete(s.Slots, s.Records) {
 			if found == nil {
@@ -49,6 +51,11 @@ func (w *Writer) claim(ctx context.Context, request slot.Request, found *finding
 		view := slot.View{Pool: s.Key(), Cluster: s.Cluster, Consumer: s.Consumer, Slots: s.Slots, Records: next.Records, Busy: busy(&next)}
 		choice, _, err := slot.Pick(view, request)
 		if err != nil {
+			if next.contest(err, request.Holder) {
+				contested = claimError(err)
+				*s = next
+				return nil
+			}
 			return claimError(err)
 		}
 		if s.Deleting && next.heldBy(request.Holder) == nil {
@@ -66,10 +73,29 @@ func (w *Writer) claim(ctx context.Context, request slot.Request, found *finding
 		*s = next
 		return nil
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return slot.Slot{}, err
+	case contested != nil:
+		w.options.Emit(machine.Event{Warning: true, Reason: machine.ReasonSlotQuarantined, Message: contested.Error()})
+		return slot.Slot{}, contested
 	}
 	return given, nil
+}
+
+// contest quarantines a slot in use that another machine's own record names, too: nothing may happen to it until a person has
+// said whose it is.
+func (s *State) contest(refusal error, holder slot.Holder) bool {
+	var held *slot.SlotHeldByOther
+	if !errors.As(refusal, &held) {
+		return false
+	}
+	rec := s.record(held.HostName)
+	if rec == nil || rec.State != slot.Held {
+		return false
+	}
+	*rec = slot.Quarantine(*rec, fmt.Sprintf("it is on record as the place of machine %s and as that of machine %s", rec.Holder.Name, holder.Name))
+	return true
 }
 
 // has finds the place of a machine whose claim needs no further write.

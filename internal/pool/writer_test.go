@@ -318,3 +318,34 @@ func TestMarkNamesThePool(t *testing.T) {
 		t.Error("a machine's mark was taken for a pool's")
 	}
 }
+
+// D22: a place that two machines have on record is taken out of everything until a person has looked.
+func TestContestedPlaceIsQuarantined(t *testing.T) {
+	b := newBench(t, "w-1", "w-2")
+	b.inhabit("a")
+	ask := request("b")
+	ask.HostName = "w-1"
+	for range 2 {
+		if _, err := b.pool.Claim(context.Background(), ask); reasonOf(err) != machine.ReasonSlotQuarantined {
+			t.Fatalf("b: %v", err)
+		}
+	}
+	r := b.store.record("w-1")
+	if r.State != slot.Quarantined || !strings.Contains(r.Contradiction, "machine a ") || !strings.Contains(r.Contradiction, "machine b") || r.Holder.Name != "a" {
+		t.Errorf("%+v", r)
+	}
+	if s := b.reconcile(); s.Quarantined["w-1"] != r.Contradiction {
+		t.Errorf("quarantined: %v", s.Quarantined)
+	}
+	if e, ok := b.happened(machine.ReasonSlotQuarantined); !ok || !e.Warning {
+		t.Errorf("nobody was told: %+v", b.events)
+	}
+	b.leave("a")
+	b.reconcile()
+	if r := b.store.record("w-1"); r.State != slot.Quarantined || r.VacatedAt == nil {
+		t.Errorf("given free without a person's word: %+v", r)
+	}
+	if got := b.claim("c"); got.HostName != "w-2" {
+		t.Errorf("c was given %s", got.HostName)
+	}
+}
