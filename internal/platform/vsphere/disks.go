@@ -140,7 +140,10 @@ func (v vm) own(d attachedDisk) (isOwn bool, name string) {
 		}
 	}
 	same := p.Datastore == home.Datastore && dir == home.Path
-	elsewhere := name != "" && p.Datastore != home.Datastore && (dir == home.Path || strings.HasPrefix(dir, v.name))
+	// vCenter names the directory after the VM, with a number behind an underscore where that is taken. A place's directory
+	// begins with the cluster's name, which a VM may have, too.
+	named := dir == home.Path || dir == v.name || strings.HasPrefix(dir, v.name+"_")
+	elsewhere := name != "" && p.Datastore != home.Datastore && named
 	if same || elsewhere {
 		return true, name
 	}

@@ -142,7 +142,7 @@ func fitConfig(v vm, fit machine.Fit, shape Shape) (*types.VirtualMachineConfigS
 		o := option.GetOptionValue()
 		fmt.Fprintf(digest, "%s=%v\x00", o.Key, o.Value)
 	}
-	record := fitRecord{}
+	record := fitRecord{Mark: string(fit.Spec.Mark)}
 	for _, volume := range fit.Volumes {
 		record.Volumes = append(record.Volumes, normalPath(volume.Volume))
 		fmt.Fprintf(digest, "%s\x00", volume.Volume)

@@ -184,7 +184,7 @@ func (v vm) unreadable() string {
 
 // fitted: the last fit is complete, the volumes it attached are there.
 func (v vm) fitted() bool {
-	if v.fit == nil || v.fit.Digest == "" {
+	if v.fit == nil || v.fit.Digest == "" || v.fit.Mark != v.mark {
 		return false
 	}
 	attached := map[string]bool{}

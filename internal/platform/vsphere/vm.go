@@ -58,6 +58,8 @@ type fitRecord struct {
 	Digest string `json:"digest"`
 	// Volumes that the fit attached.
 	Volumes []string `json:"volumes,omitempty"`
+	// Mark of the machine that was fitted: a template made from one of our machines hands the record on to its clones.
+	Mark string `json:"mark"`
 }
 
 // set takes over one property.
