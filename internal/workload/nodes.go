@@ -77,12 +77,6 @@ func (c *Clusters) DeleteNode(ctx context.Context, cluster client.ObjectKey, nod
 	return err
 }
 
-// Reachable asks the cluster for anything at all.
-func (c *Clusters) Reachable(ctx context.Context, cluster client.ObjectKey) error {
-	_, err := c.Node(ctx, cluster, "berth-reachability")
-	return err
-}
-
 // ask uses the cached connection when there is one and dials otherwise: the cache retries a failed connection every half
 // minute only, and a machine's first start need not wait for that.
 func (c *Clusters) ask(ctx context.Context, cluster client.ObjectKey, cached func(client.Client) error, direct func(kubernetes.Interface) error) error {
