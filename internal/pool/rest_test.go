@@ -1,12 +1,15 @@
 package pool_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/berth-dev/berth/internal/disk"
+	"github.com/berth-dev/berth/internal/machine"
 	"github.com/berth-dev/berth/internal/pool"
+	"github.com/berth-dev/berth/internal/slot"
 )
 
 // VS-V35: a disk in trouble that a machine has is not the pool's to retry; its retry time in the past must not make the pool
@@ -42,5 +45,19 @@ func TestSummaryTellsReclaimsAndAttachmentsApart(t *testing.T) {
 	b.clock = b.clock.Add(time.Hour)
 	if s = b.reconcile(); s.Interrupted["w-1/data"] != disk.Reclaiming || len(s.StillAttached) != 0 {
 		t.Errorf("errors %v, interrupted %v, attached %v", s.DiskErrors, s.Interrupted, s.StillAttached)
+	}
+}
+
+// What somebody else wrote counts at once when the writer was told to forget, without a second writer beside it.
+func TestForgottenStateIsReadAnew(t *testing.T) {
+	b := newBench(t, "w-1")
+	b.inhabit("a")
+	b.store.edit(func(s *pool.State) { s.Records = []slot.Record{slot.Quarantine(s.Records[0], "a person says so")} })
+	if _, err := b.pool.Claim(context.Background(), request("a")); err != nil {
+		t.Fatalf("the writer's memory is for this: %v", err)
+	}
+	b.pool.Forget()
+	if _, err := b.pool.Claim(context.Background(), request("a")); reasonOf(err) != machine.ReasonSlotQuarantined {
+		t.Errorf("after forgetting: %v", err)
 	}
 }

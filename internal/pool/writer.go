@@ -215,6 +215,10 @@ func (w *Writer) Between(f func() error) error {
 	return f()
 }
 
+// Forget drops what the writer remembers of the state, because somebody else has written it or may have lost it. There is still
+// one writer, so the gate and the queue go on to hold.
+func (w *Writer) Forget() { w.keep(nil) }
+
 func (w *Writer) keep(s *State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

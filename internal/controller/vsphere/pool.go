@@ -42,7 +42,7 @@ func (r *poolReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	r.same(req.NamespacedName, p.UID)
 	if len(p.Status.ConfigStatuses) == 0 {
 		// Never written, or lost: what its writer remembers must not stand in for it.
-		r.drop(req.NamespacedName)
+		r.writer(req.NamespacedName).Forget()
 	}
 	cluster := &clusterv1.Cluster{}
 	err := r.client.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ClusterRef.Name}, cluster)

@@ -46,8 +46,8 @@ func (r *poolReconciler) releaseQuarantined(ctx context.Context, key client.Obje
 		return fmt.Errorf("removing the annotation %s: %w", infrav1.ReleaseQuarantinedAnnotation, err)
 	}
 	r.latest.wrote(p)
-	// This went past the pool's writer: the next one reads what is there now, and who waits for a slot asks again.
-	r.drop(key)
+	// This went past the pool's writer, which has to read what is there now; who waits for a slot asks again.
+	r.writer(key).Forget()
 	r.wake(ctx, key)
 	return nil
 }
