@@ -39,15 +39,10 @@ func (p *pass) findForDeletion(ctx context.Context) Result {
 		return done()
 	}
 	ended := p.ended
-	return p.look(ctx, func(s *Server) bool {
-		switch ended {
-		case OpPowerOff:
-			return s != nil && s.Power == PowerOff
-		case OpDestroy:
-			return s == nil
-		}
-		return s != nil
-	})
+	if ended == OpDestroy {
+		return p.lookLive(ctx) // of what is gone only a live read tells; it is the proof of absence too
+	}
+	return p.look(ctx, func(s *Server) bool { return s != nil && (ended != OpPowerOff || s.Power == PowerOff) })
 }
 
 func (p *pass) powerOff(ctx context.Context) Result {
@@ -190,8 +185,10 @@ func (p *pass) proveAbsence(ctx context.Context) Result {
 	if !p.notes.Intended {
 		return done()
 	}
-	if r := p.lookLive(ctx); r.Outcome != Done {
-		return r
+	if p.server != nil || !p.live {
+		if r := p.lookLive(ctx); r.Outcome != Done {
+			return r
+		}
 	}
 	if p.server != nil {
 		return wait(ReasonDeleting, fmt.Sprintf("server %s still exists", p.server.Name), lookAgain)
