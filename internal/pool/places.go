@@ -38,9 +38,7 @@ var errIncomplete = errors.New("a slot of the pool has no record")
 
 func (w *Writer) claim(ctx context.Context, request slot.Request, found *findings) (slot.Slot, error) {
 	var given slot.Slot
-	var contested error
 	err := w.update(ctx, func(s *State) error {
-		contested = nil
 		next := clone(*s)
 		if !slot.Complete(s.Slots, s.Records) {
 			if found == nil {
@@ -51,11 +49,6 @@ func (w *Writer) claim(ctx context.Context, request slot.Request, found *finding
 		view := slot.View{Pool: s.Key(), Cluster: s.Cluster, Consumer: s.Consumer, Slots: s.Slots, Records: next.Records, Busy: busy(&next)}
 		choice, _, err := slot.Pick(view, request)
 		if err != nil {
-			if next.contest(err, request.Holder) {
-				contested = claimError(err)
-				*s = next
-				return nil
-			}
 			return claimError(err)
 		}
 		if s.Deleting && next.heldBy(request.Holder) == nil {
@@ -73,29 +66,39 @@ func (w *Writer) claim(ctx context.Context, request slot.Request, found *finding
 		*s = next
 		return nil
 	})
-	switch {
-	case err != nil:
+	if held := (*slot.SlotHeldByOther)(nil); errors.As(err, &held) {
+		return slot.Slot{}, w.contest(ctx, held.HostName, request.Holder, err)
+	}
+	if err != nil {
 		return slot.Slot{}, err
-	case contested != nil:
-		w.options.Emit(machine.Event{Warning: true, Reason: machine.ReasonSlotQuarantined, Message: contested.Error()})
-		return slot.Slot{}, contested
 	}
 	return given, nil
 }
 
 // contest quarantines a slot in use that another machine's own record names, too: nothing may happen to it until a person has
-// said whose it is.
-func (s *State) contest(refusal error, holder slot.Holder) bool {
-	var held *slot.SlotHeldByOther
-	if !errors.As(refusal, &held) {
-		return false
+// said whose it is. A holder that is gone contests nothing; its slot is repaired. It returns what the machine is told.
+func (w *Writer) contest(ctx context.Context, hostName string, asks slot.Holder, refusal error) error {
+	s, err := w.current(ctx)
+	if err != nil {
+		return err
 	}
-	rec := s.record(held.HostName)
+	rec := s.record(hostName)
 	if rec == nil || rec.State != slot.Held {
-		return false
+		return refusal
 	}
-	*rec = slot.Quarantine(*rec, fmt.Sprintf("it is on record as the place of machine %s and as that of machine %s", rec.Holder.Name, holder.Name))
-	return true
+	if gone, err := w.facts.HolderGone(ctx, rec.Holder); err != nil || gone {
+		return refusal
+	}
+	err = w.update(ctx, func(s *State) error {
+		if now := s.record(hostName); now != nil && now.State == slot.Held && now.Holder.Same(rec.Holder) {
+			*now = slot.Quarantine(*now, fmt.Sprintf("it is on record as the place of machine %s and as that of machine %s", rec.Holder.Name, asks.Name))
+		}
+		return nil
+	})
+	if err == nil {
+		w.options.Emit(machine.Event{Warning: true, Reason: machine.ReasonSlotQuarantined, Message: refusal.Error()})
+	}
+	return refusal
 }
 
 // has finds the place of a machine whose claim needs no further write.
@@ -119,7 +122,7 @@ func (s *State) has(holder slot.Holder) *slot.Slot {
 
 // claimError gives the typed refusals of the slot package their reasons.
 func claimError(err error) error {
-	e := &machine.Error{Kind: machine.Busy, Message: err.Error(), RetryAfter: safetyNet}
+	e := &machine.Error{Kind: machine.Busy, RetryAfter: safetyNet, Err: err}
 	var (
 		full        *slot.NoAvailableSlots
 		bound       *slot.PoolBoundToOtherConsumer

@@ -325,8 +325,14 @@ func TestContestedPlaceIsQuarantined(t *testing.T) {
 	b.inhabit("a")
 	ask := request("b")
 	ask.HostName = "w-1"
+	delete(b.facts.holders, "mark-a")
+	if _, err := b.pool.Claim(context.Background(), ask); err == nil || b.store.record("w-1").State != slot.Held {
+		t.Fatalf("a holder that is gone contests nothing: %v, %+v", err, b.store.record("w-1"))
+	}
+	b.facts.holders["mark-a"] = true
 	for range 2 {
-		if _, err := b.pool.Claim(context.Background(), ask); reasonOf(err) != machine.ReasonSlotQuarantined {
+		_, err := b.pool.Claim(context.Background(), ask)
+		if reasonOf(err) != machine.ReasonSlotQuarantined || strings.Count(err.Error(), "slot w-1") != 1 {
 			t.Fatalf("b: %v", err)
 		}
 	}
