@@ -31,6 +31,7 @@ type options struct {
 	machines []int
 	vcenters []cloud
 	output   string
+	from     string
 	bin      string
 	rest     time.Duration
 	period   time.Duration
@@ -77,6 +78,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&machines, "machines", "20,100,300", "numbers of machines, separated by commas")
 	fs.StringVar(&vcenters, "vcenter", "instant,realistic", "behaviours of the simulated vCenter, separated by commas")
 	fs.StringVar(&o.output, "o", "table", "output: table or json")
+	fs.StringVar(&o.from, "from", "", "print what an earlier run wrote with -o json into this file, and measure nothing")
 	fs.StringVar(&o.bin, "bin", "", "directory of berth-manager and berth-sim (default bin/ of this repository)")
 	fs.DurationVar(&o.rest, "rest", 10*time.Second, "how long to watch the machines at rest")
 	fs.DurationVar(&o.period, "sync-period", 10*time.Second, "resync period of the manager while resyncs are measured")
@@ -158,6 +160,17 @@ func main() {
 
 // run measures all cases. What was measured is printed even if a later case fails.
 func run(ctx context.Context, o options, out, progress io.Writer) error {
+	if o.from != "" {
+		text, err := os.ReadFile(o.from)
+		if err != nil {
+			return err
+		}
+		var results []*result
+		if err := json.Unmarshal(text, &results); err != nil {
+			return fmt.Errorf("reading %s: %w", o.from, err)
+		}
+		return report(out, results)
+	}
 	var (
 		results []*result
 		errs    []error

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,8 @@ import (
 type result struct {
 	VCenter  string `json:"vcenter"`
 	Machines int    `json:"machines"`
+	// CPUs of the machine that measured.
+	CPUs int `json:"cpus"`
 	// Create is from the creation of the first VSphereMachine until all are ready and the manager rests.
 	Create *phase `json:"create,omitempty"`
 	// Rest is a time in which nothing happens.
@@ -127,7 +130,7 @@ func measure(ctx context.Context, o options, c cloud, n int, progress io.Writer)
 	if err != nil {
 		return nil, err
 	}
-	r = &result{VCenter: c.Name, Machines: n}
+	r = &result{VCenter: c.Name, Machines: n, CPUs: runtime.NumCPU()}
 	actor := newClusterAPI(w, n)
 	for _, part := range []func(context.Context, options, *probe, *clusterAPI) error{r.create, r.rest, r.restart, r.delete} {
 		if err := part(ctx, o, p, actor); err != nil {

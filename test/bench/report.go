@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"runtime"
 	"slices"
 	"strings"
 )
@@ -179,7 +178,7 @@ func report(out io.Writer, results []*result) error {
 }
 
 func summary(text *strings.Builder, c cloud, results []*result) {
-	fmt.Fprintf(text, "\n%s; this machine has %d CPUs\n\n%-*s", capital(c.Text), runtime.NumCPU(), titleWidth, "Machines")
+	fmt.Fprintf(text, "\n%s; measured on %d CPUs\n\n%-*s", capital(c.Text), results[0].CPUs, titleWidth, "Machines")
 	for _, r := range results {
 		fmt.Fprintf(text, "%*d ", valueWidth, r.Machines)
 	}
