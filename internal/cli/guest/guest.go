@@ -21,7 +21,7 @@ func New(dir *string) *cobra.Command {
 		Short: "Look into the simulated guests: files, raw disks, consoles",
 		Long: `Look into the simulated guests. NODE is a guest's host name, or the name of its virtual machine.
 
-Paths are those inside the guest. A raw disk is a path below /dev/disk/berth: cat prints what has been written to it, write
+Paths are those inside the guest. A raw disk is a path below /dev/disk/by-capv: cat prints what has been written to it, write
 overwrites its beginning.`,
 		Example: `  berth guest ls demo-worker-1 /var/cpaas
   echo keep me | berth guest write demo-worker-1 /var/cpaas/marker
