@@ -182,8 +182,7 @@ func (r *machineReconciler) consumer(ctx context.Context, s *scope) (*slot.Consu
 	if owner.Kind != "MachineSet" {
 		return nil, nil
 	}
-	set := &metav1.PartialObjectMetadata{}
-	set.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineSet"))
+	set := machineSetMetadata()
 	if err := r.client.Get(ctx, client.ObjectKey{Namespace: s.owner.Namespace, Name: owner.Name}, set); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
@@ -195,6 +194,12 @@ func (r *machineReconciler) consumer(ctx context.Context, s *scope) (*slot.Consu
 		return nil, nil
 	}
 	return consumerFrom(deployment, s.owner.Namespace), nil
+}
+
+func machineSetMetadata() *metav1.PartialObjectMetadata {
+	set := &metav1.PartialObjectMetadata{}
+	set.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineSet"))
+	return set
 }
 
 func consumerFrom(ref *metav1.OwnerReference, namespace string) *slot.Consumer {

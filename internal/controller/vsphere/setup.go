@@ -161,6 +161,10 @@ func RegisterMetrics(meter *vsphere.Meter) error {
 }
 
 func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {
+	// Read by every pass of a worker: have it with the first list, not when the first machine asks.
+	if _, err := mgr.GetCache().GetInformer(ctx, machineSetMetadata()); err != nil {
+		return err
+	}
 	return mgr.GetFieldIndexer().IndexField(ctx, &infrav1.VSphereMachine{}, poolField, func(obj client.Object) []string {
 		if ref := obj.(*infrav1.VSphereMachine).Spec.MachineConfigPoolRef; ref != nil {
 			return []string{ref.Name}
