@@ -41,7 +41,7 @@ func TestWithoutAnEnvironmentEveryVerbSaysHowToGetOne(t *testing.T) {
 			g := NewWithT(t)
 			code, _, errs := run(append(strings.Fields(line), "--state-dir", nowhere)...)
 			g.Expect(code).To(Equal(exit.NoEnvironment))
-			g.Expect(errs).To(And(ContainSubstring(nowhere), ContainSubstring("berth up")))
+			g.Expect(errs).To(ContainSubstring(nowhere + ": no environment here; `berth up --state-dir " + nowhere + "` makes one"))
 		})
 	}
 	g := NewWithT(t)

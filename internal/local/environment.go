@@ -13,7 +13,7 @@ import (
 // Errors that callers tell apart.
 var (
 	// ErrNoEnvironment means that the state directory holds none.
-	ErrNoEnvironment = errors.New("no environment here; `berth up` makes one")
+	ErrNoEnvironment = errors.New("no environment here")
 	// ErrWorldLost means that the simulated vCenter has stopped after its world existed. Virtual machines, disks and
 	// templates were in its memory; the management cluster remembers machines that are nowhere any more, and there is no way
 	// back that would not be a lie.
@@ -56,7 +56,7 @@ func Open(dir string) (*Environment, error) {
 	}
 	record, err := readRecord(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w", dir, ErrNoEnvironment)
+		return nil, fmt.Errorf("%s: %w; `%s` makes one", dir, ErrNoEnvironment, (&Environment{Dir: dir}).Command("up"))
 	}
 	if err != nil {
 		return nil, err
