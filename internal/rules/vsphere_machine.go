@@ -61,7 +61,13 @@ func VSphereMachineTemplate(old, t *v1beta1.VSphereMachineTemplate, w VSphereTem
 	if old != nil {
 		if !w.TopologyDryRun {
 			for _, name := range changedFields(old.Spec.Template.Spec, *spec) {
-				v.refuse(field.Invalid(path.Child(name), "", fmt.Sprintf("field is immutable, create a new resource: export %s, give it another name, change that and point the owner of the machines at it", t.Name)))
+				was, _ := plainField(reflect.ValueOf(old.Spec.Template.Spec), name)
+				now, plain := plainField(reflect.ValueOf(*spec), name)
+				change := ""
+				if plain {
+					change = fmt.Sprintf("cannot change from %#v to %#v: ", was, now)
+				}
+				v.refuse(field.Invalid(path.Child(name), now, fmt.Sprintf("%sfield is immutable, create a new resource: export %s, give it another name, change that and point the owner of the machines at it", change, t.Name)))
 			}
 		}
 		return v
@@ -255,6 +261,31 @@ func changed(a, b reflect.Value) []string {
 		}
 	}
 	return names
+}
+
+// plainField is the value of a field by its JSON name if that is a number, a text or a truth value, else an empty text.
+func plainField(v reflect.Value, name string) (value any, plain bool) {
+	for i := range v.NumField() {
+		f, of := v.Field(i), v.Type().Field(i)
+		if of.Anonymous {
+			if value, plain = plainField(f, name); plain {
+				return value, true
+			}
+			continue
+		}
+		if jsonName(of) != name {
+			continue
+		}
+		switch {
+		case f.CanInt():
+			return f.Int(), true
+		case f.Kind() == reflect.String:
+			return f.String(), true
+		case f.Kind() == reflect.Bool:
+			return f.Bool(), true
+		}
+	}
+	return "", false
 }
 
 func jsonName(f reflect.StructField) string {

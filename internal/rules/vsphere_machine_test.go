@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -76,7 +77,8 @@ func TestVSphereMachineTemplate(t *testing.T) {
 	t.Run("VS-W55 a template never changes", func(t *testing.T) {
 		old, template := newTemplate("v1", "workers"), newTemplate("v1", "workers")
 		template.Spec.Template.Spec.MemoryMiB = 4096
-		want := refused(field.ErrorTypeInvalid, spec+"memoryMiB", "field is immutable, create a new resource")
+		was := old.Spec.Template.Spec.MemoryMiB
+		want := refused(field.ErrorTypeInvalid, spec+"memoryMiB", fmt.Sprintf("cannot change from %d to 4096: field is immutable, create a new resource", was))
 		want.check(t, rules.VSphereMachineTemplate(old, template, rules.VSphereTemplateWorld{}))
 		accepted.check(t, rules.VSphereMachineTemplate(old, template, rules.VSphereTemplateWorld{TopologyDryRun: true}))
 		template.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
