@@ -159,13 +159,20 @@ func (r *orphanReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if mark == "" || !controllerutil.ContainsFinalizer(vm, infrav1.VMFinalizer) {
 		return ctrl.Result{}, nil
 	}
-	alive, err := r.machineAlive(ctx, vm, mark)
-	if err != nil || alive {
-		return ctrl.Result{}, err
+	if r.ownerShows(ctx, vm, mark) {
+		return ctrl.Result{}, nil
 	}
-	// The decision to destroy is made on fresh reads only.
+	// The decision to destroy is made on fresh reads only. The object itself comes first: most that get here have just been let
+	// go, and to list all machines for each of them would cost the square of their number.
 	if err := r.reader.Get(ctx, req.NamespacedName, vm); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if vm.Annotations[infrav1.MarkAnnotation] != string(mark) || !controllerutil.ContainsFinalizer(vm, infrav1.VMFinalizer) {
+		return ctrl.Result{}, nil // what comes after it wakes us anew
+	}
+	alive, err := r.machineAlive(ctx, vm.Namespace, mark)
+	if err != nil || alive {
+		return ctrl.Result{}, err
 	}
 	stand := &infrav1.VSphereMachine{}
 	stand.Namespace, stand.Name, stand.Labels = vm.Namespace, vm.Name, vm.Labels
@@ -214,9 +221,8 @@ func (r *orphanReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	return r.result(ctx, report)
 }
 
-// machineAlive says whether a VSphereMachine with the mark exists, by live reads: first the owner, then anybody of the
-// cluster.
-func (r *machineReconciler) machineAlive(ctx context.Context, vm *infrav1.VSphereVM, mark machine.Mark) (bool, error) {
+// ownerShows says whether the cache has the VSphereMachine that owns a VSphereVM and carries the mark.
+func (r *machineReconciler) ownerShows(ctx context.Context, vm *infrav1.VSphereVM, mark machine.Mark) bool {
 	for _, ref := range vm.OwnerReferences {
 		if ref.Kind != "VSphereMachine" {
 			continue
@@ -224,11 +230,16 @@ func (r *machineReconciler) machineAlive(ctx context.Context, vm *infrav1.VSpher
 		owner := &infrav1.VSphereMachine{}
 		err := r.client.Get(ctx, client.ObjectKey{Namespace: vm.Namespace, Name: ref.Name}, owner)
 		if err == nil && owner.Annotations[infrav1.MarkAnnotation] == string(mark) {
-			return true, nil
+			return true
 		}
 	}
+	return false
+}
+
+// machineAlive says whether any VSphereMachine of the namespace carries the mark, by a live read.
+func (r *machineReconciler) machineAlive(ctx context.Context, namespace string, mark machine.Mark) (bool, error) {
 	list := &infrav1.VSphereMachineList{}
-	if err := r.reader.List(ctx, list, client.InNamespace(vm.Namespace)); err != nil {
+	if err := r.reader.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return false, fmt.Errorf("listing VSphereMachines: %w", err)
 	}
 	for i := range list.Items {
