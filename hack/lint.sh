@@ -9,10 +9,13 @@ echo "lint: golangci-lint"
 "$(go run ./hack/tools -path golangci-lint)" run --allow-serial-runners ./...
 
 echo "lint: generated files"
+generated() { git ls-files -co --exclude-standard -- api config internal/tools/modules | xargs sha256sum; }
+before=$(generated)
 hack/generate.sh
-if ! git diff --quiet -- api config internal/tools/modules; then
-	git --no-pager diff --stat -- api config internal/tools/modules
-	echo "lint: generated files differ from their source; run 'make generate' and commit the result" >&2
+changed=$(diff <(echo "$before") <(generated) | awk '/^[<>]/ {print $3}' | sort -u || true)
+if [ -n "$changed" ]; then
+	echo "$changed" >&2
+	echo "lint: the files above were not what their source generates; they are now, commit them" >&2
 	exit 1
 fi
 
