@@ -17,6 +17,7 @@ import (
 	logsv1 "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -100,7 +101,12 @@ func run(ctx context.Context, o *options) error {
 	}
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:     scheme,
-		Controller: config.Controller{CacheSyncTimeout: 5 * time.Minute},
+		Controller: config.Controller{
+			CacheSyncTimeout: 5 * time.Minute,
+			// In controller-runtime v0.24.1 the priority queue can hold its lock while it waits for a worker that has already
+			// gone: a manager told to stop would then not end before its grace period of 30 s does.
+			UsePriorityQueue: ptr.To(false),
+		},
 		Cache:      cacheOptions,
 		// Secrets are read one by one, when needed: a cache of them would hold every credential of the management cluster.
 		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}}},

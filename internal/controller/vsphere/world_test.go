@@ -20,6 +20,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
@@ -86,9 +87,9 @@ func newWorld(t *testing.T, options ...func(*vcenter.Options)) *world {
 // start runs a manager with the provider, as berth-manager does, for this namespace.
 func (w *world) start() {
 	w.t.Helper()
-	config := rest.CopyConfig(restConfig)
+	restCopy := rest.CopyConfig(restConfig)
 	var dead atomic.Bool
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+	restCopy.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		counted := w.writes.wrap(next)
 		return roundTrip(func(r *http.Request) (*http.Response, error) {
 			if dead.Load() {
@@ -97,11 +98,12 @@ func (w *world) start() {
 			return counted.RoundTrip(r)
 		})
 	})
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme:  scheme,
-		Metrics: server.Options{BindAddress: "0"},
-		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{w.ns: {}}},
-		Client:  client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+	mgr, err := ctrl.NewManager(restCopy, ctrl.Options{
+		Scheme:     scheme,
+		Controller: config.Controller{UsePriorityQueue: ptr.To(false)},
+		Metrics:    server.Options{BindAddress: "0"},
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{w.ns: {}}},
+		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 	})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	runCtx, cancel := context.WithCancel(ctx)
