@@ -194,6 +194,10 @@ func (o *observer) prune() {
 	}
 }
 
+// queuedLook is when a clone that waits for its turn is tried again although nobody called it: whoever was called may not have
+// come.
+const queuedLook = 10 * time.Second
+
 // reserve takes part in the limits of running operations. Refusal is Busy; the mark is woken when there is room.
 func (o *observer) reserve(kind string, mark machine.Mark) error {
 	o.mu.Lock()
@@ -214,16 +218,17 @@ func (o *observer) reserve(kind string, mark machine.Mark) error {
 			}
 		}
 	}
-	full := all >= o.c.cfg.Tasks
-	if kind == machine.OpCreate && same >= o.c.cfg.Clones {
-		full = true
+	// The sentences name the limits and not how much is under way: that differs at every try, and each would be written down.
+	switch {
+	case kind == machine.OpCreate && same >= o.c.cfg.Clones:
 		if !slices.Contains(o.queue, mark) {
 			o.queue = append(o.queue, mark)
 		}
-	}
-	if full {
-		return busy(ReasonTooManyTasks, 2*time.Second, "vCenter %s already works on %d of our operations (%d of this kind)",
-			o.c.cfg.Server, all, same)
+		return busy(ReasonTooManyTasks, queuedLook, "vCenter %s already clones as many virtual machines for us as it may at a time "+
+			"(%d); waiting for its turn", o.c.cfg.Server, o.c.cfg.Clones)
+	case all >= o.c.cfg.Tasks:
+		return busy(ReasonTooManyTasks, 2*time.Second, "vCenter %s already works on as many of our operations as it may at a time "+
+			"(%d); waiting until one has ended", o.c.cfg.Server, o.c.cfg.Tasks)
 	}
 	o.starting[kind]++
 	return nil
