@@ -100,14 +100,14 @@ func run(ctx context.Context, o *options) error {
 		cacheOptions.DefaultNamespaces = map[string]cache.Config{o.namespace: {}}
 	}
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme:     scheme,
+		Scheme: scheme,
 		Controller: config.Controller{
 			CacheSyncTimeout: 5 * time.Minute,
 			// In controller-runtime v0.24.1 the priority queue can hold its lock while it waits for a worker that has already
 			// gone: a manager told to stop would then not end before its grace period of 30 s does.
 			UsePriorityQueue: ptr.To(false),
 		},
-		Cache:      cacheOptions,
+		Cache: cacheOptions,
 		// Secrets are read one by one, when needed: a cache of them would hold every credential of the management cluster.
 		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}}},
 		LeaderElection:                o.leaderElect,
