@@ -177,15 +177,15 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 	)
 	for _, c := range o.vcenters {
 		for _, n := range o.machines {
+			if ctx.Err() != nil {
+				break
+			}
 			r, err := measure(ctx, o, c, n, progress)
 			if r != nil {
 				results = append(results, r)
 			}
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s vCenter, %d machines: %w", c.Name, n, err))
-			}
-			if ctx.Err() != nil {
-				break
 			}
 		}
 	}
