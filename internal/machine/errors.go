@@ -30,6 +30,9 @@ type Error struct {
 	Message    string
 	RetryAfter time.Duration
 	Err        error
+	// Nowhere, with Refused: the location or the storage that was named does not exist on the platform, and nothing of what was
+	// asked for was found anywhere else. Nothing of ours can lie there.
+	Nowhere bool
 }
 
 // Error implements error.
@@ -57,6 +60,12 @@ func KindOf(err error) Kind {
 		return e.Kind
 	}
 	return Broken
+}
+
+// IsNowhere reports whether err says that the place named does not exist on the platform.
+func IsNowhere(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Kind == Refused && e.Nowhere
 }
 
 // Is reports whether err is of kind k.

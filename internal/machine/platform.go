@@ -193,7 +193,8 @@ type Platform interface {
 	Operation(ctx context.Context, op Operation) (OperationState, error)
 
 	// PlanVolume says where the volume of spec.Key lies: where its mark is found among the locations it could have been
-	// placed in, else, after a look at free space, where it is to be created. No side effect.
+	// placed in, else, after a look at free space, where it is to be created. Refused with Nowhere if what the declaration names
+	// does not exist and the mark is nowhere else. No side effect.
 	PlanVolume(ctx context.Context, spec VolumeSpec) (address string, err error)
 	// LookupVolume reads a volume at spec.Address. NotFound if there is none.
 	LookupVolume(ctx context.Context, spec VolumeSpec) (*Volume, error)

@@ -54,3 +54,34 @@ func TestStrangersFileKeepsNoSlotBack(t *testing.T) {
 		t.Errorf("nobody was told: %+v", b.events)
 	}
 }
+
+// A pool that names a location which the platform does not have never had a disk there: its end waits for no look. What cannot be
+// told for another reason keeps it, and is said.
+func TestPoolOfAPlaceThatCannotExistMayGo(t *testing.T) {
+	b := newBench(t, "w-1")
+	b.facts.shape = "what servers of this pool look like"
+	b.reconcile()
+	b.store.edit(func(s *pool.State) { s.Deleting = true })
+	b.down = errors.New("the platform does not answer")
+	if s := b.reconcile(); s.Empty || !strings.Contains(strings.Join(s.Troubles, ""), "does not answer") {
+		t.Errorf("empty %v, troubles %q", s.Empty, s.Troubles)
+	}
+	b.down, b.cloud.Missing = nil, []string{"dc-a"}
+	if s := b.reconcile(); !s.Empty || len(s.Troubles) != 0 {
+		t.Errorf("empty %v, troubles %q", s.Empty, s.Troubles)
+	}
+}
+
+// A disk on record is not forgotten because its location has disappeared.
+func TestDiskOnRecordOutlivesItsLocation(t *testing.T) {
+	b := newBench(t, "w-1", "w-2")
+	got := b.inhabit("a")
+	b.leave("a")
+	volume := b.store.disk(got.HostName).Volume
+	b.cloud.Missing = []string{"dc-a"}
+	b.cloud.Move(volume, "thief")
+	b.store.edit(func(s *pool.State) { s.Deleting = true })
+	if s := b.reconcile(); s.Empty || b.store.disk(got.HostName).Volume != volume {
+		t.Errorf("empty %v, %+v", s.Empty, b.store.disk(got.HostName))
+	}
+}

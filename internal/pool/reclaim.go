@@ -30,6 +30,11 @@ func (w *Writer) discover(ctx context.Context, p *round) error {
 				continue
 			}
 			found, err := w.find(ctx, &s, place, want)
+			if machine.IsNowhere(err) {
+				// No disk of this place is on record and the place that it names does not exist: there is nothing to wait for.
+				missing = append(missing, found)
+				continue
+			}
 			if err != nil {
 				p.trouble("disk %s of %s: cannot tell whether it exists: %v", want.Name, place.HostName, err)
 				continue

@@ -96,6 +96,7 @@ type facts struct {
 	err       error
 	occupants map[string]slot.Holder
 	asked     atomic.Int32
+	shape     any
 }
 
 func (f *facts) MachineGone(_ context.Context, h slot.Holder) (bool, error) {
@@ -115,7 +116,7 @@ func (f *facts) Occupants(context.Context) (map[string]slot.Holder, error) {
 	return f.occupants, f.err
 }
 
-func (f *facts) Shape(context.Context) (any, error) { return nil, nil }
+func (f *facts) Shape(context.Context) (any, error) { return f.shape, nil }
 
 // bench is a pool with everything around it.
 type bench struct {

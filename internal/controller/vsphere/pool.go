@@ -96,6 +96,7 @@ func (r *poolReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		}
 	}
 	setPoolConditions(p, summary)
+	r.warnAboutDeletion(p, stored, summary)
 	if err := r.patchConditions(ctx, p, stored); err != nil {
 		return ctrl.Result{}, err
 	}

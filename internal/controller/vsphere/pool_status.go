@@ -14,6 +14,7 @@ import (
 
 	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
 	"github.com/berth-dev/berth/internal/disk"
+	"github.com/berth-dev/berth/internal/machine"
 	"github.com/berth-dev/berth/internal/pool"
 	"github.com/berth-dev/berth/internal/rules"
 	"github.com/berth-dev/berth/internal/slot"
@@ -65,7 +66,27 @@ func whatDeletionWaitsFor(summary pool.Summary) string {
 	if parts = append(parts, summary.Troubles...); len(parts) == 0 {
 		return "disks are being deleted"
 	}
+	if stuck(summary) {
+		parts = append(parts, fmt.Sprintf("if that cannot be put right, the annotation %s: \"true\" lets the pool go and leaves its disks where they are",
+			infrav1.RetainDisksAnnotation))
+	}
 	return strings.Join(parts, "; ")
+}
+
+// stuck: what is in the way of the disks' deletion does not end by itself.
+func stuck(summary pool.Summary) bool {
+	return len(summary.DiskErrors) > 0 || len(summary.Troubles) > 0
+}
+
+// warnAboutDeletion tells once, not at every retry, what keeps a pool from going. before is the pool as it was read.
+func (r *poolReconciler) warnAboutDeletion(p, before *infrav1.VSphereMachineConfigPool, summary pool.Summary) {
+	if p.DeletionTimestamp.IsZero() || !stuck(summary) {
+		return
+	}
+	message := conditions.GetMessage(p, infrav1.ReadyCondition)
+	if message != conditions.GetMessage(before, infrav1.ReadyCondition) {
+		publish(r.recorder, p, []machine.Event{{Warning: true, Reason: machine.EventReclaimFailed, Message: message}})
+	}
 }
 
 // diskReason is the most urgent of what is wrong with a pool's disks.
@@ -83,10 +104,23 @@ func diskReason(summary pool.Summary) string {
 	return reason
 }
 
+// troubleReason: without vCenter nothing is known about the disks; with it something about them is wrong.
+func troubleReason(p *infrav1.VSphereMachineConfigPool) string {
+	if c := conditions.Get(p, infrav1.VCenterAvailableCondition); c != nil && c.Status != metav1.ConditionTrue {
+		return c.Reason
+	}
+	if !p.DeletionTimestamp.IsZero() {
+		return infrav1.ReclaimFailedReason
+	}
+	return infrav1.DiskFailedReason
+}
+
 func setDisksReady(p *infrav1.VSphereMachineConfigPool, summary pool.Summary) {
 	switch {
 	case len(summary.DiskErrors) > 0:
 		setCondition(p, infrav1.PersistentDisksReadyCondition, metav1.ConditionFalse, diskReason(summary), lines(summary.DiskErrors))
+	case len(summary.Troubles) > 0:
+		setCondition(p, infrav1.PersistentDisksReadyCondition, metav1.ConditionFalse, troubleReason(p), strings.Join(summary.Troubles, "; "))
 	case len(summary.Provisioning) > 0:
 		setCondition(p, infrav1.PersistentDisksReadyCondition, metav1.ConditionFalse, infrav1.DisksProvisioningReason,
 			fmt.Sprintf("%d disks are being created", len(summary.Provisioning)))

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,4 +64,65 @@ func TestFailedReclaimIsNamed(t *testing.T) {
 	w.g.Expect(w.disk(path)).NotTo(BeNil())
 	w.g.Expect(k8s.Delete(ctx, w.pool())).To(Succeed())
 	w.g.Eventually(says(infrav1.ReadyCondition, infrav1.DeletingReason)).Should(Succeed())
+}
+
+// A pool whose slots name a datacenter or a datastore that vCenter does not have can be deleted: it never had a disk.
+func TestPoolOfAPlaceThatCannotExistGoes(t *testing.T) {
+	for name, change := range map[string]func(*infrav1.VSphereMachineConfigPool){
+		"datacenter": func(p *infrav1.VSphereMachineConfigPool) { p.Spec.Configs[0].Datacenter = "dc-nope" },
+		"datastore":  func(p *infrav1.VSphereMachineConfigPool) { p.Spec.Configs[0].PersistentDisks[0].Datastore = "ds-nope" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.withCluster()
+			w.withTemplate("demo-worker")
+			pool := w.withPool(1, change)
+			w.start()
+			w.provisioned()
+			w.g.Eventually(func() bool { return conditions.IsTrue(w.pool(), infrav1.ReadyCondition) }).Should(BeTrue())
+			w.g.Expect(k8s.Delete(ctx, pool)).To(Succeed())
+			w.gone(pool)
+		})
+	}
+}
+
+// What keeps a pool from going is said in its conditions and in one event, with the way out, and that way works.
+func TestPoolThatCannotGoNamesTheWayOut(t *testing.T) {
+	w := newWorld(t)
+	w.withCluster()
+	w.withTemplate("demo-worker")
+	pool := w.withPool(1, func(p *infrav1.VSphereMachineConfigPool) {
+		p.Spec.Configs[0].PersistentDisks[0].StoragePolicy = "no-such-policy"
+	})
+	w.start()
+	w.provisioned()
+	w.g.Eventually(func() bool { return conditions.IsTrue(w.pool(), infrav1.ReadyCondition) }).Should(BeTrue())
+	w.g.Expect(k8s.Delete(ctx, pool)).To(Succeed())
+	way := And(ContainSubstring("no-such-policy"), ContainSubstring("var-cpaas"), ContainSubstring(infrav1.RetainDisksAnnotation+`: "true"`))
+	w.g.Eventually(func(g Gomega) {
+		p := w.pool()
+		g.Expect(conditions.GetReason(p, infrav1.ReadyCondition)).To(Equal(infrav1.DeletingReason))
+		g.Expect(conditions.GetMessage(p, infrav1.ReadyCondition)).To(way)
+		g.Expect(conditions.GetReason(p, infrav1.PersistentDisksReadyCondition)).To(Equal(infrav1.ReclaimFailedReason))
+		g.Expect(w.events("VSphereMachineConfigPool", infrav1.EventPersistentDiskReclaimFailed)).To(ConsistOf(way))
+	}).Should(Succeed())
+	before := w.pool()
+	after := before.DeepCopy()
+	metav1.SetMetaDataAnnotation(&after.ObjectMeta, infrav1.RetainDisksAnnotation, "true")
+	w.g.Expect(k8s.Patch(ctx, after, client.MergeFrom(before))).To(Succeed())
+	w.gone(pool)
+}
+
+// withTemplate creates a template of machines of a pool: through it the pool knows what its servers look like.
+func (w *world) withTemplate(pool string) {
+	w.t.Helper()
+	template := &infrav1.VSphereMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: pool}}
+	template.Spec.Template.Spec = infrav1.VSphereMachineSpec{
+		VirtualMachineCloneSpec: infrav1.VirtualMachineCloneSpec{
+			Template: "os-v136-3", Datacenter: "dc-a", Datastore: "ds-shared-a",
+			Network: infrav1.NetworkSpec{Devices: []infrav1.NetworkDeviceSpec{{NetworkName: "pg-node"}}},
+		},
+	}
+	template.Spec.Template.Spec.MachineConfigPoolRef = &corev1.ObjectReference{Kind: "VSphereMachineConfigPool", Name: pool}
+	w.g.Expect(k8s.Create(ctx, template)).To(Succeed())
 }

@@ -18,6 +18,9 @@ func (c *Cloud) PlanVolume(_ context.Context, spec machine.VolumeSpec) (string, 
 			return address, nil
 		}
 	}
+	if slices.Contains(c.Missing, spec.Location) {
+		return "", &machine.Error{Kind: machine.Refused, Nowhere: true, Message: fmt.Sprintf("no such location %q", spec.Location)}
+	}
 	return fmt.Sprintf("%s/%s-%s-%s/%s", spec.Key.Namespace, spec.Key.Cluster, spec.Key.Pool, spec.Key.HostName, spec.Key.Disk), nil
 }
 

@@ -245,8 +245,10 @@ func (inv *inventory) find(k kind, dc *node, value string) (*node, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return nil, refused(k.reason, "%s %q: no such %s in %s; there is %s", k.field, value, k.word, inv.where(dc),
+		missing := refused(k.reason, "%s %q: no such %s in %s; there is %s", k.field, value, k.word, inv.where(dc),
 			inv.list(candidates, dc, k))
+		missing.Nowhere = k.reason == ReasonDatacenter || k.reason == ReasonDatastore
+		return nil, missing
 	default:
 		return nil, refused(k.reason, "%s %q names %d %ss in %s: %s; give a whole path", k.field, value, len(found), k.word,
 			inv.where(dc), inv.list(found, nil, k))

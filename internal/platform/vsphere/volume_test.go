@@ -53,6 +53,43 @@ func TestVolumeWithoutRecords(t *testing.T) {
 	}
 }
 
+// TestVolumeNowhere: a datacenter or datastore that does not exist is told apart from other refusals, but a disk that lies on
+// another datastore is found first.
+func TestVolumeNowhere(t *testing.T) {
+	c := newCloud(t, vcenter.Options{})
+	s := c.dial(t)
+	f := newFleet(t, c, s)
+	for name, change := range map[string]func(*machine.VolumeSpec){
+		"no-such-dc": func(v *machine.VolumeSpec) { v.Location = "no-such-dc" },
+		"no-such-ds": func(v *machine.VolumeSpec) { v.Want.Datastore = "no-such-ds" },
+	} {
+		spec := volumeSpec("pool")
+		change(&spec)
+		if _, err := s.PlanVolume(t.Context(), spec); !machine.IsNowhere(err) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	spec := volumeSpec("pool")
+	spec.Want.StoragePolicy = "no-such-policy"
+	if _, err := s.PlanVolume(t.Context(), spec); !machine.Is(err, machine.Refused) || machine.IsNowhere(err) {
+		t.Errorf("a disk could be anywhere: %v", err)
+	}
+	spec = volumeSpec("pool")
+	var err error
+	if spec.Address, err = s.PlanVolume(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	op, err := s.CreateVolume(t.Context(), spec)
+	if err := f.end(mark, op, err); err != nil {
+		t.Fatal(err)
+	}
+	renamed := volumeSpec("pool")
+	renamed.Want.Datastore = "no-such-ds"
+	if got, err := c.dial(t).PlanVolume(t.Context(), renamed); err != nil || got != spec.Address {
+		t.Errorf("planned %q (%v), the disk lies at %q", got, err, spec.Address)
+	}
+}
+
 // TestDirectoryOfStrangers: a directory that is not provably this place's is not used, and not removed (VS-D46, decision D17).
 func TestDirectoryOfStrangers(t *testing.T) {
 	c := newCloud(t, vcenter.Options{})

@@ -89,11 +89,16 @@ func (s *Session) planVolume(ctx context.Context, inv *inventory, spec machine.V
 	if name == "" && policy == "" && fallback == "" {
 		policy = shape.StoragePolicyName
 	}
-	ds, _, err := s.datastore(ctx, inv, dc, k, name, policy, fallback)
-	if err != nil {
-		return "", err
+	ds, _, unplaced := s.datastore(ctx, inv, dc, k, name, policy, fallback)
+	var order []*node
+	switch {
+	case machine.IsNowhere(unplaced):
+		// A datastore can be renamed, and the declaration too: the disk is looked for before the answer is no.
+	case unplaced != nil:
+		return "", unplaced
+	default:
+		order = append(order, ds)
 	}
-	order := []*node{ds}
 	for _, other := range inv.all(kindDatastore, dc) {
 		if other != ds && usable(other) {
 			order = append(order, other)
@@ -113,6 +118,9 @@ func (s *Session) planVolume(ctx context.Context, inv *inventory, spec machine.V
 		} else if !machine.Is(err, machine.NotFound) {
 			return "", err
 		}
+	}
+	if unplaced != nil {
+		return "", unplaced
 	}
 	if err := s.promise(ctx, ds, "disk "+spec.Want.Name+" of "+spec.Key.HostName, spec.Want.SizeGiB); err != nil {
 		return "", err
