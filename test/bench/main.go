@@ -115,7 +115,7 @@ func parse(args []string) (options, error) {
 	if o.period < time.Second {
 		return o, fmt.Errorf("-sync-period: %s is too short to tell one resync from the next", o.period)
 	}
-	if o.bin == "" {
+	if o.bin == "" && o.from == "" {
 		root, err := repository()
 		if err != nil {
 			return o, err
