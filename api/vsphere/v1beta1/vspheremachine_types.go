@@ -94,7 +94,7 @@ type VSphereMachineStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.metadata.labels.cluster\.x-k8s\.io/cluster-name`,description="Cluster of the machine"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.ready`,description="The machine is ready"
-// +kubebuilder:printcolumn:name="Slot",type=string,JSONPath=`.metadata.annotations.infrastructure\.cluster\.x-k8s\.io/machine-config-slot-hostname`,description="Host name of the slot that the machine holds"
+// +kubebuilder:printcolumn:name="Slot",type=string,JSONPath=`.status.addresses[?(@.type=="Hostname")].address`,description="Host name of the slot that the machine holds"
 // +kubebuilder:printcolumn:name="ProviderID",type=string,JSONPath=`.spec.providerID`,description="Identity of the virtual machine"
 // +kubebuilder:printcolumn:name="Pool",type=string,JSONPath=`.status.conditions[?(@.type=="MachineConfigPoolReady")].reason`,description="Whether the machine has a slot, or why not",priority=1
 // +kubebuilder:printcolumn:name="Machine",type=string,JSONPath=`.metadata.ownerReferences[?(@.kind=="Machine")].name`,description="Machine that owns it",priority=1

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,6 +30,8 @@ func TestSlotStaysAllocatedWhileCloning(t *testing.T) {
 		g.Expect(pool).NotTo(BeNil())
 		g.Expect(pool.Reason).To(Equal(infrav1.SlotAllocatedReason), pool.Message)
 		g.Expect(vm.Reason).To(Equal(infrav1.CloningReason), vm.Message)
+		// What the column Slot shows.
+		g.Expect(m.Status.Addresses).To(ContainElement(clusterv1.MachineAddress{Type: clusterv1.MachineHostName, Address: w.ns + "-w-1"}))
 	}
 	w.g.Eventually(cloning).Should(Succeed())
 

@@ -67,8 +67,13 @@ func setMachineStatus(s *scope, report machine.Report, guarded bool) {
 	}
 	m.Status.FailureReason, m.Status.FailureMessage = failure(report)
 	setObserved(&m.Status.Network, report.Server)
-	if report.Ready {
+	switch {
+	case report.Ready:
 		m.Status.Addresses = machineAddresses(s.vm, report)
+	case report.Place != nil && len(m.Status.Addresses) == 0 && !deleting:
+		// The name is known from the claim on, the addresses when the guest has reported them. Cluster API reads both when the
+		// machine is provisioned; people look for the slot before.
+		m.Status.Addresses = placeNames(report.Place.HostName)
 	}
 	if s.place != nil {
 		m.Status.FailureDomain = s.place.zone.Name
@@ -86,13 +91,20 @@ func machineAddresses(vm *infrav1.VSphereVM, report machine.Report) []clusterv1.
 		add(clusterv1.MachineExternalIP, bare(address))
 	}
 	if report.Place != nil {
-		add(clusterv1.MachineHostName, report.Place.HostName)
-		add(clusterv1.MachineInternalDNS, report.Place.HostName)
+		out = append(out, placeNames(report.Place.HostName)...)
 	}
 	if vm != nil && (report.Place == nil || vm.Name != report.Place.HostName) {
 		add(clusterv1.MachineInternalDNS, vm.Name)
 	}
 	return out
+}
+
+// placeNames are the names that a machine has from its place.
+func placeNames(hostName string) []clusterv1.MachineAddress {
+	return []clusterv1.MachineAddress{
+		{Type: clusterv1.MachineHostName, Address: hostName},
+		{Type: clusterv1.MachineInternalDNS, Address: hostName},
+	}
 }
 
 // bare drops a prefix length.
