@@ -54,11 +54,12 @@ type credentials struct {
 	source             string
 }
 
-// session opens (or shares) the session of a cluster at a server. An empty server is the cluster's own. Every error is a
-// *machine.Error whose message names the server, the credentials and what to do.
-func (a *access) session(ctx context.Context, cluster *infrav1.VSphereCluster, server, thumbprint string) (*vsphere.Session, error) {
+// session opens (or shares) the session of a cluster at a server that an object (of, such as "VSphereMachine ns/m1") names. An
+// empty server is the cluster's own. Every error is a *machine.Error whose message begins with the object and the field that the
+// wrong value came from.
+func (a *access) session(ctx context.Context, cluster *infrav1.VSphereCluster, server, thumbprint, of string) (*vsphere.Session, error) {
 	if server == "" || server == cluster.Spec.Server {
-		server, thumbprint = cluster.Spec.Server, cluster.Spec.Thumbprint
+		server, thumbprint, of = cluster.Spec.Server, cluster.Spec.Thumbprint, sessionOwner(cluster)
 	}
 	if server == "" {
 		return nil, &machine.Error{
@@ -75,7 +76,7 @@ func (a *access) session(ctx context.Context, cluster *infrav1.VSphereCluster, s
 		UserAgent: a.userAgent, Meter: a.meter, Log: sessionLog(server),
 	})
 	if err != nil {
-		return nil, explain(err, server, creds, cluster)
+		return nil, explain(err, of, creds)
 	}
 	return session, nil
 }
@@ -93,17 +94,22 @@ func (a *access) release(ctx context.Context, cluster *infrav1.VSphereCluster) {
 	a.sessions.Release(ctx, sessionOwner(cluster))
 }
 
-// explain puts server, credentials and the fields to look at into what the adapter said.
-func explain(err error, server string, creds credentials, cluster *infrav1.VSphereCluster) *machine.Error {
+// explain puts before what the adapter said where the value comes from that made it say so: the address, the thumbprint, or the
+// account.
+func explain(err error, of string, creds credentials) *machine.Error {
 	out := &machine.Error{Kind: machine.KindOf(err), Reason: infrav1.VCenterUnreachableReason}
+	from := of + ", spec.server"
 	var e *machine.Error
-	text := err.Error()
 	if errors.As(err, &e) {
 		out.RetryAfter = e.RetryAfter
-		text = e.Error()
+		switch {
+		case e.Reason == vsphere.ReasonCredentials || e.Reason == vsphere.ReasonNoPermission:
+			from = creds.source
+		case vsphere.WrongCertificate(err):
+			from = of + ", spec.thumbprint"
+		}
 	}
-	out.Message = fmt.Sprintf("vCenter %s (VSphereCluster %s/%s, spec.server) cannot be used with the user name and password of %s: %s",
-		server, cluster.Namespace, cluster.Name, creds.source, text)
+	out.Message = from + ": " + err.Error()
 	return out
 }
 

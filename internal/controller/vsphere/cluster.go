@@ -124,7 +124,7 @@ func (r *clusterReconciler) connect(ctx context.Context, infra *infrav1.VSphereC
 	if err != nil || guard != nil {
 		return guard, 0, err
 	}
-	session, err := r.access.session(ctx, infra, "", "")
+	session, err := r.access.session(ctx, infra, "", "", "")
 	if err == nil {
 		infra.Status.VCenterVersion = session.Version()
 		err = session.Healthy()

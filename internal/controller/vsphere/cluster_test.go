@@ -1,6 +1,7 @@
 package vsphere_test
 
 import (
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -33,7 +34,8 @@ func TestWrongPassword(t *testing.T) {
 	w.withCluster()
 	w.secret("wrong")
 	w.start()
-	w.unavailable(w.vcenter.Address(), "Secret "+w.ns+"/demo-vcenter")
+	w.unavailable(w.vcenter.Address(), "Secret "+w.ns+"/demo-vcenter: vCenter ", "refuses the password of user "+vcenter.DefaultUsername)
+	w.g.Expect(conditions.GetMessage(w.infra, infrav1.VCenterAvailableCondition)).NotTo(ContainSubstring("spec.server"))
 	counters, err := w.vcenter.Admin().Counters(ctx)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.g.Expect(counters.Logins.Failed).To(BeNumerically("<=", 2), "a refused password is not tried until the account is locked")
@@ -59,7 +61,8 @@ func TestThumbprintMismatchIsNamed(t *testing.T) {
 		c.Spec.Thumbprint = "00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD:EE:FF:00:11:22:33"
 	})
 	w.start()
-	w.unavailable(w.vcenter.Address(), "thumbprint")
+	w.unavailable(w.vcenter.Address(), "VSphereCluster "+w.ns+"/demo, spec.thumbprint: ", "99:AA:BB", w.vcenter.Thumbprint())
+	w.g.Expect(conditions.GetMessage(w.infra, infrav1.VCenterAvailableCondition)).NotTo(Or(ContainSubstring("spec.server"), ContainSubstring("password")))
 	w.g.Eventually(func() error {
 		if err := k8s.Get(ctx, client.ObjectKeyFromObject(w.infra), w.infra); err != nil {
 			return err
@@ -74,7 +77,25 @@ func TestUnreachableVCenterIsNamed(t *testing.T) {
 	w := newWorld(t)
 	w.withCluster(func(c *infrav1.VSphereCluster) { c.Spec.Server = "127.64.0.9:8443" })
 	w.start()
-	w.unavailable("127.64.0.9:8443", "spec.server")
+	w.unavailable("VSphereCluster "+w.ns+"/demo, spec.server: vCenter 127.64.0.9:8443 cannot be reached", "connection refused")
+	message := conditions.GetMessage(w.infra, infrav1.VCenterAvailableCondition)
+	w.g.Expect(message).NotTo(Or(ContainSubstring("password"), ContainSubstring("thumbprint")))
+	w.g.Expect(strings.Count(message, "127.64.0.9")).To(Equal(1), message)
+}
+
+// A machine that names a vCenter of its own says that the value is its own, in its conditions and in one event.
+func TestUnreachableVCenterOfAMachine(t *testing.T) {
+	w := newWorld(t)
+	w.withCluster()
+	w.start()
+	w.provisioned()
+	m := w.withMachine("m1", "", func(m *infrav1.VSphereMachine) { m.Spec.Server = "127.64.0.9:8443" })
+	said := And(ContainSubstring("VSphereMachine "+w.ns+"/m1, spec.server: vCenter 127.64.0.9:8443 cannot be reached"), Not(ContainSubstring("password")))
+	w.g.Eventually(func(g Gomega) {
+		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(m), m)).To(Succeed())
+		g.Expect(conditions.GetReason(m, infrav1.ReadyCondition)).To(Equal(infrav1.VCenterUnreachableReason))
+		g.Expect(conditions.GetMessage(m, infrav1.ReadyCondition)).To(said)
+	}).Should(Succeed())
 }
 
 func TestEndpointIsRequired(t *testing.T) {

@@ -112,13 +112,17 @@ func (r *machineReconciler) platform(ctx context.Context, s *scope, life *machin
 		}, time.Minute, nil
 	}
 	server, thumbprint := s.machine.Spec.Server, s.machine.Spec.Thumbprint
+	of := fmt.Sprintf("VSphereMachine %s", client.ObjectKeyFromObject(s.machine))
 	switch {
 	case s.vm != nil:
+		if s.vm.Spec.Server != server {
+			of = fmt.Sprintf("VSphereVM %s", client.ObjectKeyFromObject(s.vm))
+		}
 		server, thumbprint = s.vm.Spec.Server, s.vm.Spec.Thumbprint
 	case s.place != nil && s.place.zone.Spec.Server != "":
-		server = s.place.zone.Spec.Server
+		server, of = s.place.zone.Spec.Server, "VSphereDeploymentZone "+s.place.zone.Name
 	}
-	session, err := r.access.session(ctx, s.infra, server, thumbprint)
+	session, err := r.access.session(ctx, s.infra, server, thumbprint, of)
 	if err != nil {
 		guard, after := guardOf(err)
 		return guard, after, nil

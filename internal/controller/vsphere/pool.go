@@ -206,7 +206,7 @@ func (r *poolReconciler) setVCenterAvailable(ctx context.Context, p *infrav1.VSp
 			"without a VSphereCluster there are no credentials for vCenter")
 		return 0
 	}
-	if _, err := r.access.session(ctx, infra, "", ""); err != nil {
+	if _, err := r.access.session(ctx, infra, "", "", ""); err != nil {
 		guard, after := guardOf(err)
 		setCondition(p, infrav1.VCenterAvailableCondition, metav1.ConditionFalse, guard.Reason, guard.Message)
 		return after

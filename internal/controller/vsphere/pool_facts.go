@@ -190,7 +190,7 @@ func (f *poolFacts) platform(ctx context.Context) (machine.Platform, error) {
 	if infra == nil {
 		return nil, errNoCluster
 	}
-	session, err := f.access.session(ctx, infra, "", "")
+	session, err := f.access.session(ctx, infra, "", "", "")
 	if err != nil {
 		return nil, err
 	}

@@ -180,7 +180,7 @@ func (r *zoneReconciler) session(ctx context.Context, zone *infrav1.VSphereDeplo
 	}
 	last := error(&machine.Error{Kind: machine.Refused, Message: fmt.Sprintf("no VSphereCluster uses vCenter %q (spec.server), so there are no credentials for it", zone.Spec.Server)})
 	for _, c := range append(selecting, others...) {
-		session, err := r.access.session(ctx, c, "", "")
+		session, err := r.access.session(ctx, c, "", "", "")
 		if err == nil {
 			ctrl.LoggerFrom(ctx).V(2).Info("Using the credentials of a cluster", "VSphereCluster", client.ObjectKeyFromObject(c))
 			return session, 0, nil

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/url"
 	"reflect"
 	"strings"
 	"time"
@@ -67,7 +69,7 @@ func busy(reason string, after time.Duration, format string, args ...any) *machi
 func unreachable(cfg Config, err error) error {
 	var thumb *thumbprintError
 	if errors.As(err, &thumb) {
-		return &machine.Error{Kind: machine.Refused, Reason: ReasonUnreachable, Message: thumb.Error()}
+		return &machine.Error{Kind: machine.Refused, Reason: ReasonUnreachable, Err: thumb}
 	}
 	var typed *machine.Error
 	if errors.As(err, &typed) {
@@ -75,8 +77,28 @@ func unreachable(cfg Config, err error) error {
 	}
 	return &machine.Error{
 		Kind: machine.Broken, Reason: ReasonUnreachable,
-		Message: fmt.Sprintf("vCenter %s cannot be reached: is spec.server right, is the vCenter up?", cfg.Server), Err: err,
+		Message: fmt.Sprintf("vCenter %s cannot be reached: is the address right, is the vCenter up?", cfg.Server), Err: bareCause(err),
 	}
+}
+
+// bareCause drops what a network error says about the address: it is the server's, and our own port differs at every try.
+func bareCause(err error) error {
+	var op *net.OpError
+	var request *url.Error
+	switch {
+	case errors.As(err, &op):
+		return op.Err
+	case errors.As(err, &request):
+		return request.Err
+	default:
+		return err
+	}
+}
+
+// WrongCertificate reports whether err is of a vCenter that shows another certificate than the one expected.
+func WrongCertificate(err error) bool {
+	var thumb *thumbprintError
+	return errors.As(err, &thumb)
 }
 
 // methodFault digs vCenter's fault and its text out of an error, nil if there is none.
@@ -148,7 +170,7 @@ func failed(err error, doing string, args ...any) error {
 	var thumb *thumbprintError
 	switch {
 	case errors.As(err, &thumb):
-		e.Kind, e.Message, e.Err = machine.Refused, thumb.Error(), nil
+		e.Kind, e.Message, e.Err = machine.Refused, "", thumb
 	case errors.As(err, &status) && status.code != http.StatusServiceUnavailable && status.code != http.StatusTooManyRequests:
 		e.Reason = ReasonTask
 	case strings.Contains(err.Error(), "503 ") || strings.Contains(err.Error(), "429 "):

@@ -29,7 +29,7 @@ type thumbprintError struct {
 }
 
 func (e *thumbprintError) Error() string {
-	return fmt.Sprintf("the certificate of vCenter %s has thumbprint %s (SHA-256 %s), spec.thumbprint says %s: correct the "+
+	return fmt.Sprintf("the certificate of vCenter %s has thumbprint %s (SHA-256 %s), expected is %s: correct the "+
 		"thumbprint if the certificate was renewed on purpose", e.server, e.sha1, e.sha256, e.want)
 }
 
