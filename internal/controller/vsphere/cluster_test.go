@@ -95,6 +95,7 @@ func TestUnreachableVCenterOfAMachine(t *testing.T) {
 		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(m), m)).To(Succeed())
 		g.Expect(conditions.GetReason(m, infrav1.ReadyCondition)).To(Equal(infrav1.VCenterUnreachableReason))
 		g.Expect(conditions.GetMessage(m, infrav1.ReadyCondition)).To(said)
+		g.Expect(w.events("VSphereMachine", infrav1.VCenterUnreachableReason)).To(ConsistOf(said))
 	}).Should(Succeed())
 }
 

@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
@@ -42,4 +43,43 @@ func (w *world) events(kind, reason string) (notes []string) {
 		}
 	}
 	return notes
+}
+
+// A machine that waits for a slot says so in one event for each reason, however often it is looked at.
+func TestWaitForASlotIsAnEvent(t *testing.T) {
+	w := newWorld(t)
+	w.withCluster()
+	w.start()
+	w.provisioned()
+	w.withPool(1)
+	w.ready(w.withMachine("m1", "demo-worker"))
+	m := w.withMachine("m2", "demo-worker")
+	w.waits(m, infrav1.MachineConfigPoolReadyCondition, infrav1.NoAvailableSlotsReason)
+	warnings := func() []string { return w.events("VSphereMachine", infrav1.NoAvailableSlotsReason) }
+	w.g.Eventually(warnings).Should(HaveLen(1))
+
+	before := m.DeepCopy()
+	m.Spec.PowerOffMode = infrav1.VirtualMachinePowerOpModeSoft
+	w.g.Expect(k8s.Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
+	w.g.Eventually(func(g Gomega) {
+		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(m), m)).To(Succeed())
+		g.Expect(conditions.Get(m, infrav1.ReadyCondition).ObservedGeneration).To(Equal(m.Generation), "another pass is through")
+	}).Should(Succeed())
+	w.g.Expect(warnings()).To(HaveLen(1))
+}
+
+// A pool that serves somebody else is told by an event, too, and once.
+func TestPoolOfAnotherConsumerIsAnEvent(t *testing.T) {
+	w := newWorld(t)
+	w.withCluster()
+	w.start()
+	w.provisioned()
+	w.withPool(2)
+	w.ready(w.withMachine("m1", "demo-worker"))
+	set := w.machineSet()
+	set.OwnerReferences[0].Name = "demo-md-1"
+	w.g.Expect(k8s.Update(ctx, set)).To(Succeed())
+	m := w.withMachine("m2", "demo-worker")
+	w.waits(m, infrav1.MachineConfigPoolReadyCondition, infrav1.PoolBoundToOtherConsumerReason)
+	w.g.Eventually(func() []string { return w.events("VSphereMachine", infrav1.PoolBoundToOtherConsumerReason) }).Should(HaveLen(1))
 }

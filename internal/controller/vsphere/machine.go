@@ -230,6 +230,7 @@ func (r *machineReconciler) create(ctx context.Context, s *scope) (ctrl.Result, 
 		setPaused(s.machine, s.cluster)
 	}
 	setMachineStatus(s, report, guarded)
+	r.warn(s, report)
 	if err := r.patchStatus(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}

@@ -70,6 +70,7 @@ func (r *machineReconciler) delete(ctx context.Context, s *scope) (ctrl.Result, 
 		return r.result(ctx, report)
 	}
 	setMachineStatus(s, report, true)
+	r.warn(s, report)
 	if err := r.patchStatus(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}

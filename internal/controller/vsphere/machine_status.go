@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -77,6 +78,26 @@ func setMachineStatus(s *scope, report machine.Report, guarded bool) {
 	}
 	if s.place != nil {
 		m.Status.FailureDomain = s.place.zone.Name
+	}
+}
+
+// worthAWarning are waits that somebody should hear of: they end by a person's act, or by somebody else's machine going.
+var worthAWarning = []string{
+	infrav1.VCenterUnreachableReason, infrav1.IdentityCredentialsUnavailableReason,
+	infrav1.NoAvailableSlotsReason, infrav1.PoolBoundToOtherConsumerReason,
+}
+
+// warn publishes what a machine waits for when the text differs from what the stored status says, so not at every try. What the
+// engine has told in this pass is not told twice.
+func (r *machineReconciler) warn(s *scope, report machine.Report) {
+	reason, message := publishedReason(report.Reason), report.Message
+	if report.Outcome == machine.Done || !slices.Contains(worthAWarning, reason) ||
+		conditions.GetReason(s.stored, infrav1.ReadyCondition) == reason && conditions.GetMessage(s.stored, infrav1.ReadyCondition) == message {
+		return
+	}
+	event := machine.Event{Warning: true, Reason: reason, Message: message}
+	if !slices.Contains(report.Events, event) {
+		r.publish(s.machine, []machine.Event{event})
 	}
 }
 
