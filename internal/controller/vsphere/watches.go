@@ -54,7 +54,7 @@ func (r *machineReconciler) setup(mgr ctrl.Manager, o Options) error {
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster), builder.WithPredicates(clusterMatters())).
 		Watches(&infrav1.VSphereCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofVSphereCluster), builder.WithPredicates(vcenterMatters())).
 		Watches(&infrav1.VSphereMachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.ofPool), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesMetadata(secretMetadata(), handler.EnqueueRequestsFromMapFunc(r.ofSecret), builder.WithPredicates(created())).
+		WatchesMetadata(secretMetadata(), handler.EnqueueRequestsFromMapFunc(r.ofSecret), builder.WithPredicates(written())).
 		WatchesRawSource(source.Channel(r.alarm.events, &handler.EnqueueRequestForObject{})).
 		WithOptions(backOff(o.Machine, o)).
 		Complete(o.only(mgr, &infrav1.VSphereMachine{}, r))
@@ -161,7 +161,7 @@ func (r *machineReconciler) ofPool(_ context.Context, obj client.Object) []recon
 	return out
 }
 
-// ofSecret wakes the machine whose bootstrap Secret has come: it has the machine's name as a rule, and its owner otherwise.
+// ofSecret wakes the machine whose bootstrap Secret has come or was changed.
 func (r *machineReconciler) ofSecret(ctx context.Context, obj client.Object) []reconcile.Request {
 	cluster := obj.GetLabels()[clusterv1.ClusterNameLabel]
 	if cluster == "" {
@@ -346,9 +346,10 @@ func deleted() predicate.Predicate {
 	}
 }
 
-func created() predicate.Predicate {
+// written passes what was created or changed, not what is gone and not a resync.
+func written() predicate.Predicate {
 	return predicate.Funcs{
-		UpdateFunc: func(event.UpdateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() },
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}
 }
