@@ -107,19 +107,30 @@ func (o *observer) stop(ctx context.Context) {
 	}
 }
 
-// build makes a collector with both filters. Everything known becomes unseen until the collector has told of it.
-func (o *observer) build(ctx context.Context) error {
+// build makes a collector with both filters. Everything known becomes unseen until the collector has told of it. What was made
+// of it before a failure is taken off the server again, which would keep it until the end of the session.
+func (o *observer) build(ctx context.Context) (err error) {
 	vim := o.c.vim
 	list, err := methods.CreateListView(ctx, vim, &types.CreateListView{This: *vim.ServiceContent.ViewManager})
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if err != nil {
+			_, _ = methods.DestroyView(context.WithoutCancel(ctx), vim, &types.DestroyView{This: list.Returnval})
+		}
+	}()
 	collector, err := methods.CreatePropertyCollector(ctx, vim, &types.CreatePropertyCollector{
 		This: vim.ServiceContent.PropertyCollector,
 	})
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if err != nil {
+			_, _ = methods.DestroyPropertyCollector(context.WithoutCancel(ctx), vim, &types.DestroyPropertyCollector{This: collector.Returnval})
+		}
+	}()
 	filters := []types.PropertyFilterSpec{
 		through(list.Returnval, "view", types.PropertySpec{Type: "VirtualMachine", PathSet: vmProperties},
 			types.PropertySpec{Type: "Task", PathSet: taskProperties}),

@@ -307,3 +307,21 @@ func TestUnreachableIsLeftAlone(t *testing.T) {
 		return attempts.Load() > before
 	})
 }
+
+// TestFailedWatchLeavesNothing: what was made of a watch that could not be opened is taken off the server again.
+func TestFailedWatchLeavesNothing(t *testing.T) {
+	c := newCloud(t, vcenter.Options{})
+	for _, method := range []string{"CreatePropertyCollector", "CreateFilter"} {
+		if err := c.Admin().Inject(t.Context(), vcenter.Fault{Method: method, Kind: vcenter.FaultBefore, Client: "adapter"}); err != nil {
+			t.Fatal(err)
+		}
+		before := c.meter.Snapshot()
+		if _, err := vsphere.Dial(t.Context(), c.config()); err == nil {
+			t.Fatalf("a session without a watch, although %s failed", method)
+		}
+		calls := c.meter.Snapshot().Since(before).Calls
+		if calls["DestroyView"] != calls["CreateListView"] || method == "CreateFilter" && calls["DestroyPropertyCollector"] != 1 {
+			t.Errorf("%s failed and left something behind: %v", method, calls)
+		}
+	}
+}
