@@ -77,6 +77,15 @@ func VSphereMachineConfigPool(old, pool *v1beta1.VSphereMachineConfigPool, w VSp
 func VSphereMachineConfigPoolDelete(pool *v1beta1.VSphereMachineConfigPool) Verdict {
 	var v Verdict
 	var held []string
+	if len(pool.Status.ConfigStatuses) == 0 { // decision D17: what is not known counts as in use
+		for i := range pool.Spec.Configs {
+			if why := allocation(pool, pool.Spec.Configs[i].Hostname); why != "" {
+				v.refuse(field.Forbidden(field.NewPath("status", "configStatuses"), fmt.Sprintf(
+					"cannot delete pool %s/%s while its slots are %s", pool.Namespace, pool.Name, why)))
+				return v
+			}
+		}
+	}
 	for _, s := range pool.Status.ConfigStatuses {
 		if s.State == v1beta1.ConfigStateInUse && s.VacatedTime == nil {
 			by := s.Hostname

@@ -329,6 +329,14 @@ func TestVSpherePoolDelete(t *testing.T) {
 		pool.Status.ConfigStatuses[0].VacatedTime = &metav1.Time{Time: time.Unix(1, 0)}
 		accepted.check(t, rules.VSphereMachineConfigPoolDelete(pool))
 	})
+	t.Run("decision D17: a pool that lost its status", func(t *testing.T) {
+		pool := newPool()
+		accepted.check(t, rules.VSphereMachineConfigPoolDelete(pool))
+		pool.Finalizers = []string{v1beta1.MachineConfigPoolFinalizer}
+		refused(field.ErrorTypeForbidden, "status.configStatuses", "is being rebuilt, try again").check(t, rules.VSphereMachineConfigPoolDelete(pool))
+		pool.Spec.Configs = nil
+		accepted.check(t, rules.VSphereMachineConfigPoolDelete(pool))
+	})
 }
 
 func TestVSpherePoolAmongOthers(t *testing.T) {
