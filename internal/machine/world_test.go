@@ -307,6 +307,8 @@ func (f facts) Node(context.Context, string, slot.Holder) (fact slot.NodeFact, e
 	return fact, err
 }
 
+func (f facts) Leaving(context.Context) (map[string]slot.Holder, error) { return nil, nil }
+
 func (f facts) Occupants(context.Context) (map[string]slot.Holder, error) {
 	out := map[string]slot.Holder{}
 	err := f.w.gate.read("occupants", func() error {

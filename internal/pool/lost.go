@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/berth-dev/berth/internal/disk"
 	"github.com/berth-dev/berth/internal/machine"
@@ -14,7 +15,10 @@ import (
 // whose places and disks they are (promise 5, D17).
 type findings struct {
 	occupants map[string]slot.Holder
-	disks     []disk.Record
+	// leaving: see Facts.Leaving.
+	leaving map[string]slot.Holder
+	at      time.Time
+	disks   []disk.Record
 }
 
 // record completes a state by what was found. What is on record already is not touched.
@@ -24,7 +28,7 @@ func (f *findings) record(s *State) {
 			s.put(d)
 		}
 	}
-	s.Records, _ = slot.Rebuild(s.Slots, s.Records, f.occupants)
+	s.Records, _ = slot.Rebuild(s.Slots, s.Records, f.occupants, f.leaving, f.at)
 }
 
 // look asks who sits in the slots that have no record, and for their disks by their marks. The disks belong to whoever sits
@@ -34,11 +38,15 @@ func (w *Writer) look(ctx context.Context) (*findings, error) {
 	if err != nil {
 		return nil, &machine.Error{Kind: machine.Broken, Reason: machine.ReasonPlaceUnavailable, Message: "cannot tell which machines have a slot of the pool", Err: err}
 	}
+	leaving, err := w.facts.Leaving(ctx)
+	if err != nil {
+		return nil, &machine.Error{Kind: machine.Broken, Reason: machine.ReasonPlaceUnavailable, Message: "cannot tell which slots of the pool were left a moment ago", Err: err}
+	}
 	s, err := w.current(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := &findings{occupants: occupants}
+	out := &findings{occupants: occupants, leaving: leaving, at: w.options.Now()}
 	for _, place := range s.Slots {
 		holder, occupied := occupants[place.HostName]
 		if !occupied || s.record(place.HostName) != nil {

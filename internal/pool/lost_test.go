@@ -78,3 +78,28 @@ func TestLostStatusNeedsThePlatform(t *testing.T) {
 		t.Error("a place was given away")
 	}
 }
+
+// A slot that was vacating when the status was lost goes to nobody while the old Machine stands: Cluster API would delete the Node
+// of its successor by name.
+func TestLostStatusKeepsVacatingSlots(t *testing.T) {
+	b := newBench(t, "w-1")
+	volume := b.store.disk(b.inhabit("a").HostName).Volume
+	if err := b.pool.Vacate(context.Background(), holder("a")); err != nil {
+		t.Fatal(err)
+	}
+	left := holder("a")
+	b.facts.leaving = map[string]slot.Holder{"w-1": {Name: left.Name, UID: left.OwnerUID, OwnerName: left.OwnerName, OwnerUID: left.OwnerUID}}
+	b.store.edit(func(s *pool.State) { s.Records, s.Disks, s.Consumer = nil, nil, nil })
+	b.restart()
+	if s := b.reconcile(); s.Vacating["w-1"] == "" || b.store.record("w-1").State != slot.Vacating {
+		t.Fatalf("%+v, waiting %v", b.store.record("w-1"), s.Vacating)
+	}
+	if _, err := b.pool.Claim(context.Background(), request("b")); err == nil {
+		t.Fatal("the slot was given away")
+	}
+	delete(b.facts.machines, left.OwnerUID)
+	b.reconcile()
+	if _, err := b.ensure("b", b.claim("b")); err != nil || b.store.disk("w-1").Volume != volume {
+		t.Errorf("%v, %+v", err, b.store.disk("w-1"))
+	}
+}

@@ -88,6 +88,10 @@ type Facts interface {
 	// Occupants lists the machines whose own record says that they have a slot of this pool, by host name: from it a lost
 	// status is rebuilt.
 	Occupants(ctx context.Context) (map[string]slot.Holder, error)
+	// Leaving lists, by the host name that their Nodes had, the Machines that still exist although their infrastructure machine is
+	// gone: the slots they had are vacating, also when the pool's status was lost. OwnerName and OwnerUID name the Machine, UID is
+	// any that tells the holder apart.
+	Leaving(ctx context.Context) (map[string]slot.Holder, error)
 	// Shape is the platform's description of servers in this pool, nil if none is known; it names default locations of volumes.
 	Shape(ctx context.Context) (any, error)
 }

@@ -95,6 +95,7 @@ type facts struct {
 	node      slot.NodeFact
 	err       error
 	occupants map[string]slot.Holder
+	leaving   map[string]slot.Holder
 	asked     atomic.Int32
 	shape     any
 }
@@ -115,6 +116,8 @@ func (f *facts) Occupants(context.Context) (map[string]slot.Holder, error) {
 	f.asked.Add(1)
 	return f.occupants, f.err
 }
+
+func (f *facts) Leaving(context.Context) (map[string]slot.Holder, error) { return f.leaving, f.err }
 
 func (f *facts) Shape(context.Context) (any, error) { return f.shape, nil }
 

@@ -122,9 +122,10 @@ func Unbindable(records []Record, liveVolumes int) bool {
 }
 
 // Rebuild completes the records of a pool: one for every declared slot, in the order of the declaration. A slot without a
-// record is held by the machine whose own record names it, else new. Records of slots that are not declared any more are kept
+// record is held by the machine whose own record names it; it is vacating while the Machine of the last holder still stands,
+// because Cluster API deletes the Node of this name with it; else it is new. Records of slots that are not declared any more are kept
 // at the end; who prunes them must prove first that nothing is left of them (VS-A17).
-func Rebuild(slots []Slot, records []Record, occupants map[string]Holder) (next []Record, changed bool) {
+func Rebuild(slots []Slot, records []Record, occupants, leaving map[string]Holder, now time.Time) (next []Record, changed bool) {
 	known := make(map[string]Record, len(records))
 	for _, r := range records {
 		known[r.HostName] = r
@@ -138,6 +139,8 @@ func Rebuild(slots []Slot, records []Record, occupants map[string]Holder) (next 
 			r = Record{HostName: s.HostName, State: Available}
 			if h, occupied := occupants[s.HostName]; occupied {
 				r.State, r.Holder = Held, h
+			} else if h, left := leaving[s.HostName]; left {
+				r.State, r.Holder, r.VacatedAt = Vacating, h, &now
 			}
 			changed = true
 		}

@@ -224,14 +224,16 @@ func TestReclaiming(t *testing.T) {
 
 // Promise 5 and VS-A17.
 func TestRebuild(t *testing.T) {
+	at := time.Unix(1, 0)
 	slots := view().Slots
 	records := []Record{record("gone", Released, "x"), record("w-2", Held, "b")}
-	got, changed := Rebuild(slots, records, map[string]Holder{"w-3": machine("c"), "w-2": machine("z")})
-	want := []Record{record("w-1", Available, ""), record("w-2", Held, "b"), record("w-3", Held, "c"), record("w-4", Available, ""), record("gone", Released, "x")}
+	got, changed := Rebuild(slots, records, map[string]Holder{"w-3": machine("c"), "w-2": machine("z")}, map[string]Holder{"w-3": machine("old"), "w-4": machine("d")}, at)
+	want := []Record{record("w-1", Available, ""), record("w-2", Held, "b"), record("w-3", Held, "c"), record("w-4", Vacating, "d"), record("gone", Released, "x")}
+	want[3].VacatedAt = &at
 	if !changed || fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("rebuilt %+v, wanted %+v", got, want)
 	}
-	if again, changed := Rebuild(slots, got, nil); changed || fmt.Sprint(again) != fmt.Sprint(want) {
+	if again, changed := Rebuild(slots, got, nil, nil, at); changed || fmt.Sprint(again) != fmt.Sprint(want) {
 		t.Errorf("rebuilt again: %+v, changed %v", again, changed)
 	}
 	if Complete(slots, records) || !Complete(slots, got) {
@@ -245,7 +247,7 @@ func TestOnePlaceOneMachine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := view()
 		v.Consumer = nil
-		records, _ := Rebuild(v.Slots, nil, nil)
+		records, _ := Rebuild(v.Slots, nil, nil, nil, time.Time{})
 		clock := now
 		find := func(hostName string) *Record {
 			for i := range records {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -113,4 +114,39 @@ func (w *world) dropVM(name string) {
 	vm.Finalizers = nil
 	w.g.Expect(k8s.Patch(ctx, vm, client.MergeFrom(before))).To(Succeed())
 	w.g.Expect(k8s.Delete(ctx, vm)).To(Succeed())
+}
+
+// A slot whose VSphereMachine is gone while its Machine stands stays vacating when the pool's status is lost.
+func TestLostStatusKeepsVacatingSlots(t *testing.T) {
+	w := newWorld(t)
+	w.withCluster()
+	w.start()
+	w.provisioned()
+	w.withPool(1)
+	m := w.withMachine("m1", "demo-worker")
+	w.ready(m)
+	host := w.ns + "-w-1"
+	owner := w.machineOf(m)
+	w.g.Eventually(func() error {
+		if err := k8s.Get(ctx, client.ObjectKeyFromObject(owner), owner); err != nil {
+			return err
+		}
+		owner.Status.NodeRef = clusterv1.MachineNodeReference{Name: host}
+		return k8s.Status().Update(ctx, owner)
+	}).Should(Succeed())
+	w.g.Expect(k8s.Delete(ctx, m)).To(Succeed())
+	w.gone(m)
+	w.g.Eventually(func() error {
+		pool := w.pool()
+		pool.Status = infrav1.VSphereMachineConfigPoolStatus{}
+		return k8s.Status().Update(ctx, pool)
+	}).Should(Succeed())
+	w.g.Eventually(func(g Gomega) {
+		c := w.slotStatus(host)
+		g.Expect(c.State).To(Equal(infrav1.ConfigStateInUse))
+		g.Expect(c.VacatedTime).NotTo(BeNil())
+		g.Expect(c.CAPIMachineName).To(Equal("m1"))
+	}).Should(Succeed())
+	w.g.Expect(k8s.Delete(ctx, owner)).To(Succeed())
+	w.g.Eventually(func() infrav1.ConfigState { return w.slotStatus(host).State }).Should(Equal(infrav1.ConfigStateReleased))
 }

@@ -134,6 +134,42 @@ func (f *poolFacts) Occupants(ctx context.Context) (map[string]slot.Holder, erro
 	return out, nil
 }
 
+// Leaving implements pool.Facts: by the Node that a Machine had, or the host name in its addresses.
+func (f *poolFacts) Leaving(ctx context.Context) (map[string]slot.Holder, error) {
+	p := &infrav1.VSphereMachineConfigPool{}
+	if err := f.reader.Get(ctx, f.key, p); err != nil {
+		return nil, fmt.Errorf("reading pool %s: %w", f.key, err)
+	}
+	owners := &clusterv1.MachineList{}
+	if err := f.reader.List(ctx, owners, client.InNamespace(f.key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: p.Spec.ClusterRef.Name}); err != nil {
+		return nil, fmt.Errorf("listing Machines: %w", err)
+	}
+	out := map[string]slot.Holder{}
+	for i := range owners.Items {
+		owner := &owners.Items[i]
+		ref := owner.Spec.InfrastructureRef
+		if ref.Kind != "VSphereMachine" {
+			continue
+		}
+		err := f.reader.Get(ctx, client.ObjectKey{Namespace: owner.Namespace, Name: ref.Name}, &infrav1.VSphereMachine{})
+		if err == nil {
+			continue
+		} else if !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("reading VSphereMachine %s: %w", ref.Name, err)
+		}
+		holder := slot.Holder{Name: ref.Name, UID: string(owner.UID), OwnerName: owner.Name, OwnerUID: string(owner.UID)}
+		if owner.Status.NodeRef.Name != "" {
+			out[owner.Status.NodeRef.Name] = holder
+		}
+		for _, address := range owner.Status.Addresses {
+			if address.Type == clusterv1.MachineHostName {
+				out[address.Address] = holder
+			}
+		}
+	}
+	return out, nil
+}
+
 func holderFrom(m *infrav1.VSphereMachine) slot.Holder {
 	h := slot.Holder{Name: m.Name, UID: string(m.UID), Mark: m.Annotations[infrav1.MarkAnnotation]}
 	for _, ref := range m.OwnerReferences {
