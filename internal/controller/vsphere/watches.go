@@ -349,7 +349,9 @@ func deleted() predicate.Predicate {
 // written passes what was created or changed, not what is gone and not a resync.
 func written() predicate.Predicate {
 	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion()
+		},
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}
 }
