@@ -50,8 +50,7 @@ func VSphereConsumer(old, c *Consumer, w VSphereConsumerWorld) Verdict {
 		return v
 	}
 	if w.Template == nil {
-		v.reference(w.Paused, field.Invalid(c.Paths.Template.Child("name"), c.TemplateName, fmt.Sprintf(
-			"referenced VSphereMachineTemplate %s/%s does not exist; create it first, or correct the name", c.Namespace, c.TemplateName)))
+		v.reference(w.Paused, missingTemplate(c))
 		return v
 	}
 	key, ok := PoolKey(w.Template.Spec.Template.Spec.MachineConfigPoolRef, c.Namespace)
@@ -76,12 +75,56 @@ func VSphereConsumer(old, c *Consumer, w VSphereConsumerWorld) Verdict {
 		}
 	}
 	v.Errors = append(v.Errors, NoSurge(c)...)
-	if c.Kind == KindKubeadmControlPlane && (c.Replicas == nil || *c.Replicas < minControlPlanes) {
-		value := "unset"
-		if c.Replicas != nil {
-			value = fmt.Sprint(*c.Replicas)
+	v.Errors = append(v.Errors, enoughControlPlanes(c)...)
+	return v
+}
+
+// VSphereScale judges a new number of replicas of a KubeadmControlPlane or MachineDeployment that comes through the subresource
+// scale, on its own: c is the owner with that number, and what else may be wrong with it is not at issue. A MachineDeployment is
+// never refused, because autoscalers work through this door.
+func VSphereScale(c *Consumer, w VSphereConsumerWorld) Verdict {
+	var v Verdict
+	if c.Deleting || !UsesVSphere(c) {
+		return v
+	}
+	if w.Template == nil {
+		if c.Kind == KindKubeadmControlPlane {
+			v.reference(w.Paused, missingTemplate(c)) // whether it uses a pool cannot be known, and the quorum is at stake
 		}
-		v.refuse(field.Invalid(c.Paths.Replicas, value, fmt.Sprintf("a control plane on a pool must have at least %d replicas: with maxSurge 0 fewer lose their quorum in every roll", minControlPlanes)))
+		return v
+	}
+	if _, ok := PoolKey(w.Template.Spec.Template.Spec.MachineConfigPoolRef, c.Namespace); !ok {
+		return v
+	}
+	if w.Pool != nil {
+		v.Merge(enoughSlots(c, w.Pool))
+	}
+	v.Errors = append(v.Errors, enoughControlPlanes(c)...)
+	return v
+}
+
+func missingTemplate(c *Consumer) *field.Error {
+	return field.Invalid(c.Paths.Template.Child("name"), c.TemplateName, fmt.Sprintf(
+		"referenced VSphereMachineTemplate %s/%s does not exist; create it first, or correct the name", c.Namespace, c.TemplateName))
+}
+
+// enoughControlPlanes checks that a control plane on a pool keeps its quorum in a roll.
+func enoughControlPlanes(c *Consumer) field.ErrorList {
+	if c.Kind != KindKubeadmControlPlane || c.Replicas != nil && *c.Replicas >= minControlPlanes {
+		return nil
+	}
+	value := "unset"
+	if c.Replicas != nil {
+		value = fmt.Sprint(*c.Replicas)
+	}
+	return field.ErrorList{field.Invalid(c.Paths.Replicas, value, fmt.Sprintf("a control plane on a pool must have at least %d replicas: with maxSurge 0 fewer lose their quorum in every roll", minControlPlanes))}
+}
+
+// enoughSlots warns about machines that a pool has no place for.
+func enoughSlots(c *Consumer, pool *v1beta1.VSphereMachineConfigPool) Verdict {
+	var v Verdict
+	if c.Replicas != nil && int(*c.Replicas) > len(pool.Spec.Configs) {
+		v.warn(c.Paths.Replicas, "%d replicas, but machine config pool %s/%s has %d slots: the other machines wait until slots are added", *c.Replicas, pool.Namespace, pool.Name, len(pool.Spec.Configs))
 	}
 	return v
 }
@@ -98,9 +141,7 @@ func consumerPool(c *Consumer, pool *v1beta1.VSphereMachineConfigPool) Verdict {
 		v.refuse(field.Invalid(at, c.TemplateName, fmt.Sprintf("machine config pool %s/%s of this template belongs to Cluster %s, and %s to Cluster %s; use a template with a pool of that Cluster",
 			pool.Namespace, pool.Name, pool.Spec.ClusterRef.Name, c, c.Cluster)))
 	}
-	if c.Replicas != nil && int(*c.Replicas) > len(pool.Spec.Configs) {
-		v.warn(c.Paths.Replicas, "%d replicas, but machine config pool %s/%s has %d slots: the other machines wait until slots are added", *c.Replicas, pool.Namespace, pool.Name, len(pool.Spec.Configs))
-	}
+	v.Merge(enoughSlots(c, pool))
 	return v
 }
 

@@ -25,6 +25,9 @@ func setupConsumers(mgr ctrl.Manager, w world) error {
 	for _, path := range []string{pathMachineDeployment, pathKubeadmControlPlane} {
 		mgr.GetWebhookServer().Register(path, &admission.Webhook{Handler: &consumers{world: w}})
 	}
+	for _, path := range []string{pathScaleBelowMinimum, pathScale} {
+		mgr.GetWebhookServer().Register(path, &admission.Webhook{Handler: &scales{world: w}})
+	}
 	return nil
 }
 

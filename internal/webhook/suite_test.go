@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,7 +37,10 @@ import (
 const patience = 30 * time.Second
 
 // k8s talks to a real API server that sends what config/webhook/manifests.yaml says to our webhook server.
-var k8s client.Client
+var (
+	k8s       client.Client
+	k8sConfig *rest.Config
+)
 
 // server lists what is registered.
 var server = &recorder{}
@@ -63,7 +67,7 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	rest, err := environment.Start()
+	restConfig, err := environment.Start()
 	if err != nil {
 		return 1, fmt.Errorf("starting etcd and kube-apiserver: %w", err)
 	}
@@ -73,14 +77,15 @@ func run(m *testing.M) (code int, err error) {
 		cancel()
 		err = errors.Join(err, <-stopped, environment.Stop())
 	}()
-	rest.QPS, rest.Burst = 500, 1000
-	if k8s, err = client.New(rest, client.Options{Scheme: scheme}); err != nil {
+	restConfig.QPS, restConfig.Burst = 500, 1000
+	k8sConfig = restConfig
+	if k8s, err = client.New(restConfig, client.Options{Scheme: scheme}); err != nil {
 		stopped <- nil
 		return 1, err
 	}
 	options := environment.WebhookInstallOptions
 	server.Server = ctrlwebhook.NewServer(ctrlwebhook.Options{Host: options.LocalServingHost, Port: options.LocalServingPort, CertDir: options.LocalServingCertDir})
-	mgr, err := ctrl.NewManager(rest, ctrl.Options{Scheme: scheme, WebhookServer: server, Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{Scheme: scheme, WebhookServer: server, Metrics: metricsserver.Options{BindAddress: "0"}})
 	if err == nil {
 		err = webhook.Setup(mgr)
 	}

@@ -16,10 +16,11 @@ import (
 )
 
 // consumerKinds are the owners of machines, in the version that Cluster API stores.
-var consumerKinds = []schema.GroupVersionKind{
-	{Group: "cluster.x-k8s.io", Version: "v1beta2", Kind: rules.KindMachineDeployment},
-	{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: rules.KindKubeadmControlPlane},
-}
+var (
+	machineDeployments   = schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: "v1beta2", Kind: rules.KindMachineDeployment}
+	kubeadmControlPlanes = schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: rules.KindKubeadmControlPlane}
+	consumerKinds        = []schema.GroupVersionKind{machineDeployments, kubeadmControlPlanes}
+)
 
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machinedeployments,verbs=get;list
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=kubeadmcontrolplanes,verbs=get;list
@@ -116,6 +117,15 @@ func (w world) poolNamed(ctx context.Context, t *v1beta1.VSphereMachineTemplate)
 }
 
 func (w world) consumer(ctx context.Context, c *rules.Consumer) (rules.VSphereConsumerWorld, error) {
+	seen, err := w.places(ctx, c)
+	if err == nil && seen.Template != nil && seen.Template.Spec.Template.Spec.MachineConfigPoolRef != nil {
+		seen.Others, err = w.users(ctx, c.Namespace)
+	}
+	return seen, err
+}
+
+// places is the part of an owner's world that says where its machines find a place.
+func (w world) places(ctx context.Context, c *rules.Consumer) (rules.VSphereConsumerWorld, error) {
 	var seen rules.VSphereConsumerWorld
 	cluster, err := w.cluster(ctx, c.Namespace, c.Cluster)
 	if err != nil {
@@ -129,13 +139,23 @@ func (w world) consumer(ctx context.Context, c *rules.Consumer) (rules.VSphereCo
 		return seen, absent(err, "reading VSphereMachineTemplate %s", key)
 	}
 	seen.Template = &t
-	if seen.Pool, err = w.poolNamed(ctx, &t); err != nil {
-		return seen, err
-	}
-	if t.Spec.Template.Spec.MachineConfigPoolRef != nil {
-		seen.Others, err = w.users(ctx, c.Namespace)
-	}
+	seen.Pool, err = w.poolNamed(ctx, &t)
 	return seen, err
+}
+
+// scaled reads the owner of machines whose subresource scale is written, nil if it does not exist, with the replicas it would get.
+func (w world) scaled(ctx context.Context, gvk schema.GroupVersionKind, key client.ObjectKey, replicas int32) (*unstructured.Unstructured, *rules.Consumer, error) {
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(gvk)
+	if err := w.reader.Get(ctx, key, obj); err != nil {
+		return nil, nil, absent(err, "reading %s %s", gvk.Kind, key)
+	}
+	c, err := rules.ConsumerOf(obj)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s %s: %w", gvk.Kind, key, err)
+	}
+	c.Replicas = &replicas
+	return obj, c, nil
 }
 
 // poolsOf lists the pools of the Cluster that owns a VSphereCluster. Before it is owned, the Cluster of the same name counts.
