@@ -110,10 +110,10 @@ func TestScriptOnRealDisks(t *testing.T) {
 	for _, filesystem := range []string{"ext4", "xfs"} {
 		t.Run(filesystem, func(t *testing.T) {
 			g := NewWithT(t)
-			if _, err := exec.LookPath("mkfs." + filesystem); err != nil {
-				t.Skipf("no mkfs.%s here", filesystem)
-			}
 			m := newMachine(t, 3)
+			if _, err := exec.LookPath("mkfs." + filesystem); err != nil {
+				t.Fatalf("mkfs.%s is missing; install e2fsprogs and xfsprogs", filesystem)
+			}
 			m.map3(filesystem)
 			out := m.boot(`cat var/data/.capv-disk; echo one > var/data/file; echo two > "var/data/nested dir/file"
 				echo raw > dev/disk/by-capv/raw; findmnt -rno FSTYPE,OPTIONS -M "$R/var/data"; cat etc/fstab`)
