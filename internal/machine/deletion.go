@@ -196,6 +196,17 @@ func (p *pass) proveAbsence(ctx context.Context) Result {
 	if p.notes.Seen() || p.notes.CreateEnded {
 		return done()
 	}
+	if platform, ok := p.life.Platform.(Unfinished); ok {
+		creating, err := platform.Creating(ctx, p.notes.Identity)
+		if err != nil {
+			return platformFailed(ReasonDeletionFailed, err)
+		}
+		if creating {
+			// What runs may end with a server of ours: it is absent only from then on.
+			p.notes.AbsentSince = nil
+			return wait(ReasonDeleting, fmt.Sprintf("server %s was asked for and never seen, and the platform still creates one that may be it", p.notes.Identity.Name), attachedAgain)
+		}
+	}
 	settle := p.engine.Settle
 	if settle == 0 {
 		settle = DefaultSettle

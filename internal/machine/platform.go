@@ -167,6 +167,13 @@ type PowerOffMode struct {
 	HardAfter time.Duration
 }
 
+// Unfinished is what a Platform also is if a creation can run there for long before its server shows. The engine asks when a
+// deletion finds nothing of a server whose creation has an unknown outcome.
+type Unfinished interface {
+	// Creating says, by a live read, whether any creation still runs that could be the one of id. In doubt it is.
+	Creating(ctx context.Context, id Identity) (bool, error)
+}
+
 // Platform is a private cloud as the engine sees it. Implementations know nothing of Kubernetes. Every method takes a
 // deadline from ctx and answers with *Error. Reads may be batched or served from a live watch unless the comment says live.
 type Platform interface {
