@@ -46,7 +46,7 @@ func newMachine(t *testing.T, disks int) *machine {
 		}
 		out, err := exec.Command("losetup", "--find", "--show", file).Output()
 		if err != nil {
-			t.Skipf("no loop devices here: %v", err)
+			t.Fatalf("losetup gives no loop device (modprobe loop, or run this test without root to leave it out): %v", err)
 		}
 		device := strings.TrimSpace(string(out))
 		t.Cleanup(func() {
