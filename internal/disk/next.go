@@ -217,7 +217,7 @@ func create(rec Record, want Want, seen Observation, now time.Time) (Record, Act
 	return own(rec, want, seen, now), Ready
 }
 
-// reuse takes an existing volume for a new holder of the place (5.8 of the vSphere specification): it must be there, be the
+// reuse takes an existing volume for a new holder of the place: it must be there, be the
 // one on record, and be attached to nobody.
 func reuse(rec Record, want Want, seen Observation, now time.Time) (Record, Act) {
 	switch {
