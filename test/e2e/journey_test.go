@@ -93,7 +93,7 @@ func rollWorkers(t *testing.T, w *world) {
 	w.export(t, "vspheremachinetemplate", workerTemplate, workerTemplate+"-v2", "new-worker-template.yaml", func(o *unstructured.Unstructured) {
 		set(t, o, int64(6), "spec.template.spec.numCPUs")
 		set(t, o, int64(12288), "spec.template.spec.memoryMiB")
-		set(t, o, "os-v137-0", "spec.template.spec.template")
+		set(t, o, "os-v136-3-b", "spec.template.spec.template")
 	})
 	w.useWorkerTemplate(t, workerTemplate+"-v2")
 	w.replaced(t, workerPool, before, tenants)

@@ -53,6 +53,27 @@ func (g *machine) bootUp(ctx context.Context, continued bool) error {
 	return g.startServices(ctx)
 }
 
+// imageInfo says on the system disk what the image was built with: from the first boot on the disk counts, not the virtual
+// machine's configuration.
+const (
+	imageInfo        = "/etc/image-info"
+	imageInfoVersion = "KUBERNETES_VERSION="
+)
+
+// imageVersion is the version of the kubeadm and kubelet on the system disk, "" if the image does not say.
+func (g *machine) imageVersion() string {
+	data, err := g.fs.read(imageInfo)
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(data)) {
+		if version, ok := strings.CutPrefix(strings.TrimSpace(line), imageInfoVersion); ok {
+			return version
+		}
+	}
+	return ""
+}
+
 // bootFinished exists once cloud-init has done its work since power on.
 const bootFinished = "/run/cloud-init/boot-finished"
 
@@ -63,6 +84,7 @@ func (g *machine) mountSystem() error {
 	if err != nil {
 		return err
 	}
+	unpacked := false
 	content, meta := disk.probe()
 	switch content {
 	case script.Blank:
@@ -73,6 +95,7 @@ func (g *machine) mountSystem() error {
 		if meta, err = disk.format("ext4", "system"); err != nil {
 			return fmt.Errorf("unpacking the image: %w", err)
 		}
+		unpacked = true
 	case script.Filesystem:
 	case script.Foreign, script.Unreadable:
 		return fmt.Errorf("no bootable device: the first disk holds no system (%s)", meta.FSType)
@@ -85,6 +108,11 @@ func (g *machine) mountSystem() error {
 		}
 		if err := os.MkdirAll(host, 0o755); err != nil {
 			return inGuest(err, dir)
+		}
+	}
+	if unpacked && g.hardware.Image != "" {
+		if err := g.fs.write(imageInfo, []byte(imageInfoVersion+g.hardware.Image+"\n"), 0o644); err != nil {
+			return err
 		}
 	}
 	if err := os.MkdirAll(g.host(tmpfsDir), 0o755); err != nil {

@@ -167,6 +167,8 @@ func TestAClusterOfTwoGuests(t *testing.T) {
 	}
 	g.Eventually(nodes(w.ctx, client)).WithTimeout(30 * time.Second).Should(Equal(both))
 
+	t.Run("a kubelet has the version of its image", func(t *testing.T) { imageVersions(t, w.in(t), endpoint, client) })
+
 	// Asked by the hypervisor, a guest shuts down in order before its power goes off.
 	w.must(worker.ShutdownGuest(w.ctx))
 	worker.reaches(guest.PhaseOff)
@@ -188,4 +190,34 @@ func TestAClusterOfTwoGuests(t *testing.T) {
 	g.Eventually(cp.console).WithTimeout(10 * time.Second).Should(ContainSubstring("goes on after a restart of the simulator"))
 	g.Eventually(nodes(w.ctx, client)).WithTimeout(30 * time.Second).Should(Equal(both))
 	g.Expect(strings.Count(cp.console(), "has initialized successfully")).To(Equal(1))
+}
+
+// imageVersions: a worker reports its image's version, not its cluster's, and one whose version does not fit says why it does
+// not join (pain 33).
+func imageVersions(t *testing.T, w *world, endpoint string, client kubernetes.Interface) {
+	g := NewWithT(t)
+	join := joinData(endpoint, w.caHash("demo-cp"))
+	patch := w.cloneOf("os-v136-4", "vm-patch")
+	patch.boot("demo-patch", address(13), join)
+	patch.reachesWithin(guest.PhaseRunning, time.Minute)
+	node, err := client.CoreV1().Nodes().Get(w.ctx, "demo-patch", metav1.GetOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(node.Status.NodeInfo.KubeletVersion).To(Equal("v1.36.4"))
+	patch.powerOff()
+	g.Expect(client.CoreV1().Nodes().Delete(w.ctx, "demo-patch", metav1.DeleteOptions{})).To(Succeed())
+
+	for i, refused := range []struct{ image, version, why string }{
+		{"os-v137-0", "v1.37.0", `the kubelet version is higher than the control plane version`},
+		{"os-v132-0", "v1.32.0", `Kubelet version "1.32.0" is lower than kubeadm can support`},
+	} {
+		v := w.cloneOf(refused.image, "vm-"+refused.image)
+		host := fmt.Sprintf("demo-skew-%d", i)
+		v.boot(host, address(14+i), join)
+		s := v.reachesWithin(guest.PhaseFailed, time.Minute)
+		g.Expect(s.Message).To(And(HavePrefix("kubeadm join:"), ContainSubstring(refused.why)), "what berth status and berth guest ls show")
+		g.Expect(v.console()).To(ContainSubstring(refused.why), "what berth guest log shows")
+		g.Expect(w.cat(host, "/etc/image-info")).To(Equal("KUBERNETES_VERSION=" + refused.version + "\n"))
+		v.powerOff()
+	}
+	g.Expect(nodes(w.ctx, client)()).To(HaveLen(2))
 }

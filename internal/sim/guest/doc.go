@@ -23,8 +23,11 @@
 // A disk's directory goes when the simulated vCenter deletes the VMDK, a guest's when the virtual machine is gone. A second
 // machine of the same name, in another datacenter, has its reference behind the name.
 //
-// What is simpler than in reality: there is no DHCP; the image has no version of its own, so that a kubelet has the version of
-// the cluster it joins; an interrupted cloud-init is repeated only if it was the simulator that was interrupted.
+// A guest's kubeadm and kubelet have the version that the virtual machine's image was built with, or, if it does not say, the
+// version of the cluster. kubeadm refuses a kubelet that the version skew policy does not allow beside the control plane.
+//
+// What is simpler than in reality: there is no DHCP; a kube-apiserver is the one that is at hand, whatever the image's version
+// and the tag in its static pod; an interrupted cloud-init is repeated only if it was the simulator that was interrupted.
 //
 // The guests know vSphere and Kubernetes, and nothing of the controllers that made them: any provider's manager can use
 // them.

@@ -22,13 +22,19 @@ var machineProperties = []string{
 	"config.hardware.numCPU", "config.hardware.memoryMB", "config.guestId",
 }
 
+// imageVersionKey is where a virtual machine says which Kubernetes version its image was built with; clones inherit it from
+// their template. What an image holds is on its disk, of which the simulated vCenter keeps no content.
+const imageVersionKey = "image.kubernetesVersion"
+
 // hardware is a virtual machine as its guest finds it.
 type hardware struct {
 	Name string
 	// UUID is the BIOS UUID, lower case.
 	UUID string
 	// GuestID is the operating system that the virtual machine was configured for.
-	GuestID   string
+	GuestID string
+	// Image is the Kubernetes version that the image was built with, "" if the virtual machine does not say.
+	Image     string
 	CPUs      int32
 	MemoryMiB int64
 	Disks     []virtualDisk
@@ -66,6 +72,8 @@ func readHardware(vm mo.VirtualMachine, stateDir string) hardware {
 			h.guestinfo[key] = text
 		case key == "disk.enableuuid":
 			serial = serial || strings.EqualFold(text, "true")
+		case key == strings.ToLower(imageVersionKey):
+			h.Image = text
 		}
 	}
 	buses := map[int32]int32{}

@@ -81,6 +81,7 @@ func kubeadmFlags(args []string) (config string, ignore []string, ok bool) {
 
 // nodeConfig describes this guest to kubeadm and the kubelet.
 func (g *machine) nodeConfig(again bool) node.Config {
+	version := g.imageVersion()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := node.Config{
@@ -90,11 +91,12 @@ func (g *machine) nodeConfig(again bool) node.Config {
 		Hardware: node.Hardware{
 			CPUs: g.hardware.CPUs, MemoryMiB: g.hardware.MemoryMiB, DiskGiB: g.hardware.Disks[0].Bytes >> 30,
 		},
-		Files:         g.fs,
-		RunDir:        g.host(runtimeDir),
-		Binaries:      g.d.options.Binaries,
-		DieWithParent: g.d.options.DieWithParent,
-		Console:       g.console.logger(),
+		KubeletVersion: version,
+		Files:          g.fs,
+		RunDir:         g.host(runtimeDir),
+		Binaries:       g.d.options.Binaries,
+		DieWithParent:  g.d.options.DieWithParent,
+		Console:        g.console.logger(),
 	}
 	if again {
 		// What the interrupted attempt left behind is no mistake of the user's.

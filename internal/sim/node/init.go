@@ -66,10 +66,14 @@ func initNode(ctx context.Context, c Config, data []byte) (*Node, error) {
 	if err := b.cluster.validate(); err != nil {
 		return nil, err
 	}
+	if err := b.cluster.kubeadmVersion(c.KubeletVersion); err != nil {
+		return nil, err
+	}
 	b.say("[init] Using Kubernetes version: %s", b.cluster.KubernetesVersion)
 	if !b.skips("preflight") {
 		p := newPreflight(c, b.reg)
 		p.nodeName(b.nodeName)
+		p.skew(b.cluster.KubernetesVersion)
 		p.freePort(10250)
 		p.controlPlane(b.cluster, b.local)
 		if err := p.err(); err != nil {

@@ -58,6 +58,15 @@ func joinNode(ctx context.Context, c Config, data []byte) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("error execution phase preflight: unable to fetch the kubeadm-config ConfigMap: %w", err)
 	}
+	if err := b.cluster.kubeadmVersion(c.KubeletVersion); err != nil {
+		return nil, fmt.Errorf("error execution phase preflight: %w", err)
+	}
+	if !b.skips("preflight") {
+		p.skew(b.cluster.KubernetesVersion)
+		if err := p.err(); err != nil {
+			return nil, err
+		}
+	}
 	if controlPlane && !b.skips("preflight") {
 		p.controlPlane(b.cluster, b.local)
 		if err := p.err(); err != nil {

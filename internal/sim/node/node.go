@@ -44,7 +44,7 @@ type Config struct {
 	ProductUUID string
 	// Hardware is the node's capacity.
 	Hardware Hardware
-	// KubeletVersion is the version of the kubelet in the guest's image ("v1.36.3"). Empty: the kubernetesVersion that
+	// KubeletVersion is the version of kubelet and kubeadm in the guest's image ("v1.36.3"). Empty: the kubernetesVersion that
 	// the kubeadm configuration or, for a join, the cluster's kubeadm-config names.
 	KubeletVersion string
 	// Images says what the node claims to run; empty: a plain Linux.

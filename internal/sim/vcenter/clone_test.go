@@ -40,6 +40,24 @@ func TestCloneAppliesTheConfiguration(t *testing.T) {
 	g.Expect(byUUID.Reference()).To(Equal(vm.Reference()))
 }
 
+// A clone takes over the extra configuration of its template, such as the version of its image, where its own says nothing.
+func TestCloneInheritsExtraConfiguration(t *testing.T) {
+	g := NewWithT(t)
+	s := start(t, vcenter.Options{})
+	image := &types.OptionValue{Key: vcenter.ImageVersionKey, Value: "v1.36.3"}
+	g.Expect(s.read(s.template).Config.ExtraConfig).To(ContainElement(image))
+	vm := s.mustClone("demo-1", func(spec *types.VirtualMachineCloneSpec) {
+		spec.Config = &types.VirtualMachineConfigSpec{ExtraConfig: []types.BaseOptionValue{&types.OptionValue{Key: "guestinfo.metadata", Value: "x"}}}
+	})
+	g.Expect(s.read(vm).Config.ExtraConfig).To(ContainElements(image, &types.OptionValue{Key: "guestinfo.metadata", Value: "x"}))
+
+	own := &types.OptionValue{Key: vcenter.ImageVersionKey, Value: "v0.0.1"}
+	vm = s.mustClone("demo-2", func(spec *types.VirtualMachineCloneSpec) {
+		spec.Config = &types.VirtualMachineConfigSpec{ExtraConfig: []types.BaseOptionValue{own}}
+	})
+	g.Expect(s.read(vm).Config.ExtraConfig).To(And(ContainElement(own), Not(ContainElement(image))))
+}
+
 // VS-S1: a name is taken once per folder.
 func TestCloneRefusesATakenName(t *testing.T) {
 	s := start(t, vcenter.Options{})

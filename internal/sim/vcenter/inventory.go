@@ -47,16 +47,39 @@ type TemplateSpec struct {
 	// HardwareVersion like "vmx-19".
 	HardwareVersion string
 	GuestID         string
+	// Kubernetes is the version of the kubeadm and kubelet in the image ("v1.36.3"), kept under ImageVersionKey. Empty: the
+	// image does not say, and its guests have whatever version their cluster asks for.
+	Kubernetes string
 }
 
+// ImageVersionKey is the key of a template's extra configuration that says which Kubernetes version its image was built with.
+// A clone takes it over, as it takes over every key that its own configuration does not set.
+const ImageVersionKey = "image.kubernetesVersion"
+
 // DefaultInventory is two datacenters, dc-a and dc-b, each with a cluster (cl-a, cl-b) of three hosts, a resource pool and
-// a VM folder k8s, shared datastores (ds-shared-a and ds-shared-a2, ds-shared-b), port groups pg-node and pg-stor, and the
-// templates os-v136-3, os-v137-0 and os-no-boot, whose disk holds no operating system.
+// a VM folder k8s, shared datastores (ds-shared-a and ds-shared-a2, ds-shared-b), port groups pg-node and pg-stor, and these
+// templates, in both:
+//
+//	os-v136-3    Kubernetes v1.36.3, the version of the programs that control planes run
+//	os-v136-3-b  v1.36.3 again, a later build: another image, the same version
+//	os-v136-4    v1.36.4, the next patch version
+//	os-v137-0    v1.37.0, the next minor version: joins only once the control plane has that version
+//	os-v132-0    v1.32.0, four minor versions older than v1.36: joins no such cluster
+//	os-no-boot   the disk holds no operating system
+//
+// The kubelet of a guest has the version of its image. A control plane's kube-apiserver is the one that is there whatever the
+// image, so that /version stays at v1.36.3 through an upgrade; Nodes, kubeadm-config and the tags in the static pods change.
 func DefaultInventory() *Inventory {
+	image := func(name, kubernetes string) TemplateSpec {
+		return TemplateSpec{
+			Name: name, Kubernetes: kubernetes, DiskGiB: 20, NumCPUs: 2, MemoryMiB: 2048, HardwareVersion: "vmx-19", GuestID: "ubuntu64Guest",
+		}
+	}
+	noBoot := image("os-no-boot", "")
+	noBoot.GuestID = "otherGuest64"
 	templates := []TemplateSpec{
-		{Name: "os-v136-3", DiskGiB: 20, NumCPUs: 2, MemoryMiB: 2048, HardwareVersion: "vmx-19", GuestID: "ubuntu64Guest"},
-		{Name: "os-v137-0", DiskGiB: 20, NumCPUs: 2, MemoryMiB: 2048, HardwareVersion: "vmx-19", GuestID: "ubuntu64Guest"},
-		{Name: "os-no-boot", DiskGiB: 20, NumCPUs: 2, MemoryMiB: 2048, HardwareVersion: "vmx-19", GuestID: "otherGuest64"},
+		image("os-v136-3", "v1.36.3"), image("os-v136-3-b", "v1.36.3"), image("os-v136-4", "v1.36.4"),
+		image("os-v137-0", "v1.37.0"), image("os-v132-0", "v1.32.0"), noBoot,
 	}
 	networks := []string{"pg-node", "pg-stor"}
 	return &Inventory{Datacenters: []DatacenterSpec{
@@ -253,6 +276,9 @@ func (b *builder) template(folders *object.DatacenterFolders, pool *object.Resou
 	config := types.VirtualMachineConfigSpec{
 		Name: spec.Name, GuestId: spec.GuestID, NumCPUs: spec.NumCPUs, MemoryMB: spec.MemoryMiB, Version: spec.HardwareVersion,
 		Files: &types.VirtualMachineFileInfo{VmPathName: fmt.Sprintf("[%s]", dc.Datastores[0].Name)},
+	}
+	if spec.Kubernetes != "" {
+		config.ExtraConfig = []types.BaseOptionValue{&types.OptionValue{Key: ImageVersionKey, Value: spec.Kubernetes}}
 	}
 	if config.DeviceChange, err = devices.ConfigSpec(types.VirtualDeviceConfigSpecOperationAdd); err != nil {
 		return err
