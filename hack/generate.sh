@@ -11,4 +11,4 @@ go run ./hack/tools generate
 gen=$(go run ./hack/tools -path controller-gen)
 "$gen" object paths=./api/...
 "$gen" crd paths=./api/... output:crd:dir=config/crd/bases
-"$gen" rbac:roleName=manager-role paths="{./internal/controller/...,./internal/webhook/...}" output:rbac:dir=config/rbac
+"$gen" rbac:roleName=manager-role paths="{./internal/controller/...,./internal/admission/...,./internal/webhook/...}" output:rbac:dir=config/rbac

@@ -12,6 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	judge "github.com/berth-dev/berth/internal/admission"
 	"github.com/berth-dev/berth/internal/rules"
 )
 
@@ -21,7 +22,7 @@ const (
 	pathKubeadmControlPlane = "/validate-controlplane-cluster-x-k8s-io-v1beta1-kubeadmcontrolplane-capv"
 )
 
-func setupConsumers(mgr ctrl.Manager, w world) error {
+func setupConsumers(mgr ctrl.Manager, w judge.World) error {
 	for _, path := range []string{pathMachineDeployment, pathKubeadmControlPlane} {
 		mgr.GetWebhookServer().Register(path, &admission.Webhook{Handler: &consumers{world: w}})
 	}
@@ -32,7 +33,7 @@ func setupConsumers(mgr ctrl.Manager, w world) error {
 }
 
 // consumers judges KubeadmControlPlanes and MachineDeployments in whatever version they come.
-type consumers struct{ world world }
+type consumers struct{ world judge.World }
 
 // Handle implements admission.Handler.
 func (h *consumers) Handle(ctx context.Context, req admission.Request) admission.Response {
@@ -52,11 +53,7 @@ func (h *consumers) Handle(ctx context.Context, req admission.Request) admission
 	if consumer.Deleting || consumer.SameSpec(old) || !rules.UsesVSphere(consumer) {
 		return admission.Allowed("")
 	}
-	var verdict rules.Verdict
-	seen, err := h.world.consumer(ctx, consumer)
-	if err == nil {
-		verdict = rules.VSphereConsumer(old, consumer, seen)
-	}
+	verdict, err := h.world.Consumer(ctx, old, consumer)
 	warnings, err := answer(obj, verdict, err)
 	response := admission.Allowed("")
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	judge "github.com/berth-dev/berth/internal/admission"
 	"github.com/berth-dev/berth/internal/rules"
 )
 
@@ -26,16 +27,16 @@ const (
 )
 
 // scales judges numbers of replicas that come through the subresource scale.
-type scales struct{ world world }
+type scales struct{ world judge.World }
 
 // Handle implements admission.Handler.
 func (h *scales) Handle(ctx context.Context, req admission.Request) admission.Response {
 	var gvk schema.GroupVersionKind
 	switch req.Resource.Resource {
 	case "kubeadmcontrolplanes":
-		gvk = kubeadmControlPlanes
+		gvk = judge.KubeadmControlPlanes
 	case "machinedeployments":
-		gvk = machineDeployments
+		gvk = judge.MachineDeployments
 	default:
 		return admission.Allowed("")
 	}
@@ -43,14 +44,14 @@ func (h *scales) Handle(ctx context.Context, req admission.Request) admission.Re
 	if err := json.Unmarshal(req.Object.Raw, &scale); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("reading a Scale: %w", err))
 	}
-	obj, consumer, err := h.world.scaled(ctx, gvk, client.ObjectKey{Namespace: req.Namespace, Name: req.Name}, scale.Spec.Replicas)
+	obj, consumer, err := h.world.Scaled(ctx, gvk, client.ObjectKey{Namespace: req.Namespace, Name: req.Name}, scale.Spec.Replicas)
 	if err != nil {
 		return unjudged(req, gvk, err)
 	}
 	if consumer == nil || !rules.UsesVSphere(consumer) {
 		return admission.Allowed("")
 	}
-	seen, err := h.world.places(ctx, consumer)
+	seen, err := h.world.Places(ctx, consumer)
 	if err != nil {
 		return unjudged(req, gvk, err)
 	}

@@ -8,19 +8,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/berth-dev/berth/api/vsphere/v1beta1"
+	judge "github.com/berth-dev/berth/internal/admission"
 	"github.com/berth-dev/berth/internal/rules"
 )
 
-func setupPool(mgr ctrl.Manager, w world) error {
+func setupPool(mgr ctrl.Manager, w judge.World) error {
 	return ctrl.NewWebhookManagedBy(mgr, &v1beta1.VSphereMachineConfigPool{}).
 		WithValidator(&validator[*v1beta1.VSphereMachineConfigPool]{
-			judge: func(ctx context.Context, old, pool *v1beta1.VSphereMachineConfigPool) (rules.Verdict, error) {
-				seen, err := w.pool(ctx, pool)
-				if err != nil {
-					return rules.Verdict{}, err
-				}
-				return rules.VSphereMachineConfigPool(old, pool, seen), nil
-			},
+			judge: w.VSphereMachineConfigPool,
 			remove: func(_ context.Context, pool *v1beta1.VSphereMachineConfigPool) (rules.Verdict, error) {
 				return rules.VSphereMachineConfigPoolDelete(pool), nil
 			},
@@ -28,18 +23,14 @@ func setupPool(mgr ctrl.Manager, w world) error {
 		Complete()
 }
 
-func setupMachines(mgr ctrl.Manager, w world) error {
+func setupMachines(mgr ctrl.Manager, w judge.World) error {
 	if err := ctrl.NewWebhookManagedBy(mgr, &v1beta1.VSphereMachineTemplate{}).
 		WithDefaulter(defaulter[*v1beta1.VSphereMachineTemplate](func(t *v1beta1.VSphereMachineTemplate) {
 			rules.DefaultVSphereMachine(&t.Spec.Template.Spec)
 		})).
 		WithValidator(&validator[*v1beta1.VSphereMachineTemplate]{
 			judge: func(ctx context.Context, old, t *v1beta1.VSphereMachineTemplate) (rules.Verdict, error) {
-				seen, err := w.template(ctx, t)
-				if err != nil {
-					return rules.Verdict{}, err
-				}
-				return rules.VSphereMachineTemplate(old, t, seen), nil
+				return w.VSphereMachineTemplate(ctx, old, t, topologyDryRun(ctx, t))
 			},
 		}).
 		Complete(); err != nil {
@@ -56,29 +47,15 @@ func setupMachines(mgr ctrl.Manager, w world) error {
 	return ctrl.NewWebhookManagedBy(mgr, &v1beta1.VSphereVM{}).
 		WithDefaulter(defaulter[*v1beta1.VSphereVM](func(vm *v1beta1.VSphereVM) { rules.DefaultVSphereVM(&vm.Spec) })).
 		WithValidator(&validator[*v1beta1.VSphereVM]{
-			judge: alone(rules.VSphereVM),
-			remove: func(ctx context.Context, vm *v1beta1.VSphereVM) (rules.Verdict, error) {
-				owner, err := w.owner(ctx, vm)
-				if err != nil {
-					return rules.Verdict{}, err
-				}
-				return rules.VSphereVMDelete(vm, owner), nil
-			},
+			judge:  alone(rules.VSphereVM),
+			remove: w.VSphereVMDelete,
 		}).
 		Complete()
 }
 
-func setupInventory(mgr ctrl.Manager, w world) error {
+func setupInventory(mgr ctrl.Manager, w judge.World) error {
 	if err := ctrl.NewWebhookManagedBy(mgr, &v1beta1.VSphereCluster{}).
-		WithValidator(&validator[*v1beta1.VSphereCluster]{
-			judge: func(ctx context.Context, old, c *v1beta1.VSphereCluster) (rules.Verdict, error) {
-				pools, err := w.poolsOf(ctx, c)
-				if err != nil {
-					return rules.Verdict{}, err
-				}
-				return rules.VSphereCluster(old, c, pools), nil
-			},
-		}).
+		WithValidator(&validator[*v1beta1.VSphereCluster]{judge: w.VSphereCluster}).
 		Complete(); err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/berth-dev/berth/api/vsphere/v1beta1"
+	judge "github.com/berth-dev/berth/internal/admission"
 	"github.com/berth-dev/berth/internal/rules"
 )
 
@@ -26,8 +27,8 @@ import (
 // of Cluster API's core.
 func Setup(mgr ctrl.Manager) error {
 	// Live reads: manifests are often applied one right after the other, and a cache that lags behind would refuse them.
-	w := world{reader: mgr.GetAPIReader()}
-	for _, register := range []func(ctrl.Manager, world) error{
+	w := judge.World{Reader: mgr.GetAPIReader()}
+	for _, register := range []func(ctrl.Manager, judge.World) error{
 		setupPool, setupMachines, setupInventory, setupConsumers,
 	} {
 		if err := register(mgr, w); err != nil {

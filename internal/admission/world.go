@@ -1,4 +1,4 @@
-package webhook
+package admission
 
 import (
 	"cmp"
@@ -15,24 +15,24 @@ import (
 	"github.com/berth-dev/berth/internal/rules"
 )
 
-// consumerKinds are the owners of machines, in the version that Cluster API stores.
+// The owners of machines, in the version that Cluster API stores.
 var (
-	machineDeployments   = schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: "v1beta2", Kind: rules.KindMachineDeployment}
-	kubeadmControlPlanes = schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: rules.KindKubeadmControlPlane}
-	consumerKinds        = []schema.GroupVersionKind{machineDeployments, kubeadmControlPlanes}
+	MachineDeployments   = schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: "v1beta2", Kind: rules.KindMachineDeployment}
+	KubeadmControlPlanes = schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: rules.KindKubeadmControlPlane}
+	consumerKinds        = []schema.GroupVersionKind{MachineDeployments, KubeadmControlPlanes}
 )
 
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machinedeployments,verbs=get;list
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=kubeadmcontrolplanes,verbs=get;list
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=vsphereclusters;vspheremachines;vspheremachineconfigpools;vspheremachinetemplates,verbs=get;list
 
-// world gathers what the rules look at beside the object under examination.
-type world struct{ reader client.Reader }
+// World gathers what the rules look at beside the object under examination.
+type World struct{ Reader client.Reader }
 
-func (w world) pool(ctx context.Context, pool *v1beta1.VSphereMachineConfigPool) (rules.VSpherePoolWorld, error) {
+func (w World) pool(ctx context.Context, pool *v1beta1.VSphereMachineConfigPool) (rules.VSpherePoolWorld, error) {
 	var seen rules.VSpherePoolWorld
 	var pools v1beta1.VSphereMachineConfigPoolList
-	if err := w.reader.List(ctx, &pools, client.InNamespace(pool.Namespace)); err != nil {
+	if err := w.Reader.List(ctx, &pools, client.InNamespace(pool.Namespace)); err != nil {
 		return seen, fmt.Errorf("listing pools: %w", err)
 	}
 	seen.Pools = pools.Items
@@ -45,12 +45,12 @@ func (w world) pool(ctx context.Context, pool *v1beta1.VSphereMachineConfigPool)
 }
 
 // cluster reads a Cluster, nil if it does not exist.
-func (w world) cluster(ctx context.Context, namespace, name string) (*rules.Cluster, error) {
+func (w World) cluster(ctx context.Context, namespace, name string) (*rules.Cluster, error) {
 	if name == "" {
 		return nil, nil
 	}
 	var c clusterv1.Cluster
-	if err := w.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &c); err != nil {
+	if err := w.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &c); err != nil {
 		return nil, absent(err, "reading Cluster %s/%s", namespace, name)
 	}
 	out := &rules.Cluster{Namespace: namespace, Name: name, Endpoint: c.Spec.ControlPlaneEndpoint.Host}
@@ -58,7 +58,7 @@ func (w world) cluster(ctx context.Context, namespace, name string) (*rules.Clus
 	if out.Endpoint == "" && c.Spec.InfrastructureRef.Kind == "VSphereCluster" {
 		var infra v1beta1.VSphereCluster
 		key := client.ObjectKey{Namespace: namespace, Name: c.Spec.InfrastructureRef.Name}
-		if err := w.reader.Get(ctx, key, &infra); absent(err, "reading VSphereCluster %s", key) != nil {
+		if err := w.Reader.Get(ctx, key, &infra); absent(err, "reading VSphereCluster %s", key) != nil {
 			return nil, absent(err, "reading VSphereCluster %s", key)
 		}
 		out.Endpoint = infra.Spec.ControlPlaneEndpoint.Host
@@ -67,9 +67,9 @@ func (w world) cluster(ctx context.Context, namespace, name string) (*rules.Clus
 }
 
 // users are the owners of machines in a namespace whose templates are ours.
-func (w world) users(ctx context.Context, namespace string) ([]rules.VSphereUser, error) {
+func (w World) users(ctx context.Context, namespace string) ([]rules.VSphereUser, error) {
 	var templates v1beta1.VSphereMachineTemplateList
-	if err := w.reader.List(ctx, &templates, client.InNamespace(namespace)); err != nil {
+	if err := w.Reader.List(ctx, &templates, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("listing machine templates: %w", err)
 	}
 	byName := map[string]*v1beta1.VSphereMachineTemplate{}
@@ -80,7 +80,7 @@ func (w world) users(ctx context.Context, namespace string) ([]rules.VSphereUser
 	for _, gvk := range consumerKinds {
 		var list unstructured.UnstructuredList
 		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-		if err := w.reader.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		if err := w.Reader.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 			return nil, fmt.Errorf("listing objects of kind %s: %w", gvk.Kind, err)
 		}
 		for i := range list.Items {
@@ -96,36 +96,36 @@ func (w world) users(ctx context.Context, namespace string) ([]rules.VSphereUser
 	return users, nil
 }
 
-func (w world) template(ctx context.Context, t *v1beta1.VSphereMachineTemplate) (rules.VSphereTemplateWorld, error) {
-	seen := rules.VSphereTemplateWorld{TopologyDryRun: topologyDryRun(ctx, t)}
+func (w World) template(ctx context.Context, t *v1beta1.VSphereMachineTemplate, topologyDryRun bool) (rules.VSphereTemplateWorld, error) {
+	seen := rules.VSphereTemplateWorld{TopologyDryRun: topologyDryRun}
 	var err error
 	seen.Pool, err = w.poolNamed(ctx, t)
 	return seen, err
 }
 
 // poolNamed is the pool that a template names, nil if there is none.
-func (w world) poolNamed(ctx context.Context, t *v1beta1.VSphereMachineTemplate) (*v1beta1.VSphereMachineConfigPool, error) {
+func (w World) poolNamed(ctx context.Context, t *v1beta1.VSphereMachineTemplate) (*v1beta1.VSphereMachineConfigPool, error) {
 	key, ok := rules.PoolKey(t.Spec.Template.Spec.MachineConfigPoolRef, t.Namespace)
 	if !ok {
 		return nil, nil
 	}
 	var pool v1beta1.VSphereMachineConfigPool
-	if err := w.reader.Get(ctx, client.ObjectKey(key), &pool); err != nil {
+	if err := w.Reader.Get(ctx, client.ObjectKey(key), &pool); err != nil {
 		return nil, absent(err, "reading pool %s/%s", key.Namespace, key.Name)
 	}
 	return &pool, nil
 }
 
-func (w world) consumer(ctx context.Context, c *rules.Consumer) (rules.VSphereConsumerWorld, error) {
-	seen, err := w.places(ctx, c)
+func (w World) consumer(ctx context.Context, c *rules.Consumer) (rules.VSphereConsumerWorld, error) {
+	seen, err := w.Places(ctx, c)
 	if err == nil && seen.Template != nil && seen.Template.Spec.Template.Spec.MachineConfigPoolRef != nil {
 		seen.Others, err = w.users(ctx, c.Namespace)
 	}
 	return seen, err
 }
 
-// places is the part of an owner's world that says where its machines find a place.
-func (w world) places(ctx context.Context, c *rules.Consumer) (rules.VSphereConsumerWorld, error) {
+// Places is the part of an owner's world that says where its machines find a place.
+func (w World) Places(ctx context.Context, c *rules.Consumer) (rules.VSphereConsumerWorld, error) {
 	var seen rules.VSphereConsumerWorld
 	cluster, err := w.cluster(ctx, c.Namespace, c.Cluster)
 	if err != nil {
@@ -135,7 +135,7 @@ func (w world) places(ctx context.Context, c *rules.Consumer) (rules.VSphereCons
 
 	var t v1beta1.VSphereMachineTemplate
 	key := client.ObjectKey{Namespace: c.Namespace, Name: c.TemplateName}
-	if err := w.reader.Get(ctx, key, &t); err != nil {
+	if err := w.Reader.Get(ctx, key, &t); err != nil {
 		return seen, absent(err, "reading VSphereMachineTemplate %s", key)
 	}
 	seen.Template = &t
@@ -143,11 +143,11 @@ func (w world) places(ctx context.Context, c *rules.Consumer) (rules.VSphereCons
 	return seen, err
 }
 
-// scaled reads the owner of machines whose subresource scale is written, nil if it does not exist, with the replicas it would get.
-func (w world) scaled(ctx context.Context, gvk schema.GroupVersionKind, key client.ObjectKey, replicas int32) (*unstructured.Unstructured, *rules.Consumer, error) {
+// Scaled reads the owner of machines whose subresource scale is written, nil if it does not exist, with the replicas it would get.
+func (w World) Scaled(ctx context.Context, gvk schema.GroupVersionKind, key client.ObjectKey, replicas int32) (*unstructured.Unstructured, *rules.Consumer, error) {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(gvk)
-	if err := w.reader.Get(ctx, key, obj); err != nil {
+	if err := w.Reader.Get(ctx, key, obj); err != nil {
 		return nil, nil, absent(err, "reading %s %s", gvk.Kind, key)
 	}
 	c, err := rules.ConsumerOf(obj)
@@ -159,7 +159,7 @@ func (w world) scaled(ctx context.Context, gvk schema.GroupVersionKind, key clie
 }
 
 // poolsOf lists the pools of the Cluster that owns a VSphereCluster. Before it is owned, the Cluster of the same name counts.
-func (w world) poolsOf(ctx context.Context, c *v1beta1.VSphereCluster) ([]v1beta1.VSphereMachineConfigPool, error) {
+func (w World) poolsOf(ctx context.Context, c *v1beta1.VSphereCluster) ([]v1beta1.VSphereMachineConfigPool, error) {
 	name := cmp.Or(c.Labels[clusterv1.ClusterNameLabel], c.Name)
 	for _, ref := range c.OwnerReferences {
 		if ref.Kind == "Cluster" {
@@ -167,7 +167,7 @@ func (w world) poolsOf(ctx context.Context, c *v1beta1.VSphereCluster) ([]v1beta
 		}
 	}
 	var pools v1beta1.VSphereMachineConfigPoolList
-	if err := w.reader.List(ctx, &pools, client.InNamespace(c.Namespace)); err != nil {
+	if err := w.Reader.List(ctx, &pools, client.InNamespace(c.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing pools: %w", err)
 	}
 	var own []v1beta1.VSphereMachineConfigPool
@@ -180,13 +180,13 @@ func (w world) poolsOf(ctx context.Context, c *v1beta1.VSphereCluster) ([]v1beta
 }
 
 // owner is the VSphereMachine of a VSphereVM, nil if it is gone.
-func (w world) owner(ctx context.Context, vm *v1beta1.VSphereVM) (*v1beta1.VSphereMachine, error) {
+func (w World) owner(ctx context.Context, vm *v1beta1.VSphereVM) (*v1beta1.VSphereMachine, error) {
 	for _, ref := range vm.OwnerReferences {
 		if ref.Kind != "VSphereMachine" {
 			continue
 		}
 		var m v1beta1.VSphereMachine
-		if err := w.reader.Get(ctx, client.ObjectKey{Namespace: vm.Namespace, Name: ref.Name}, &m); err != nil {
+		if err := w.Reader.Get(ctx, client.ObjectKey{Namespace: vm.Namespace, Name: ref.Name}, &m); err != nil {
 			return nil, absent(err, "reading VSphereMachine %s/%s", vm.Namespace, ref.Name)
 		}
 		if m.UID == ref.UID {
