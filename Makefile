@@ -12,6 +12,8 @@ TOOL = $(shell go run ./hack/tools -path $(1))
 ARGS ?=
 # Seed of the fault schedules; CI keeps this one, choose another to explore.
 SEED ?= 20261201
+# How many random lives `make properties` tries of each kind.
+CHECKS ?= 20000
 
 .PHONY: help
 help: ## Explain the targets
@@ -40,7 +42,7 @@ tools: ## Build etcd, Kubernetes and Cluster API from source into the user's cac
 	@go run ./hack/tools cluster
 
 ## Test
-.PHONY: test lint unit e2e e2e-full chaos bench
+.PHONY: test lint unit e2e e2e-full chaos properties bench
 test: lint unit e2e ## Everything that must be green: lint, unit tests, one full journey on real processes
 
 lint: ## Check format, lint, generated files and shell scripts
@@ -57,6 +59,11 @@ e2e-full: build ## Every journey in every flavour
 
 chaos: build ## Every flow while the manager is killed and its calls fail at random points (SEED=)
 	go test -count=1 -timeout 120m -tags e2e ./test/e2e/... -run TestDisturbed -args -seed=$(SEED) -full
+
+properties: ## Random lives of slots, disks and whole pools, more than a million steps (SEED=, CHECKS=)
+	@set -o pipefail; for p in slot disk pool; do echo "$$p:"; \
+	  SEED=$(SEED) go test -count=1 -timeout 60m -v ./internal/$$p -run 'Lives$$' -rapid.checks=$(CHECKS) -rapid.steps=60 -rapid.nofailfile \
+	    | grep -E 'random steps|FAIL|_test.go:|^ok' || exit 1; done
 
 bench: build ## Print calls, writes, times and memory per machine for 20, 100 and 300 machines
 	go run ./test/bench $(ARGS)

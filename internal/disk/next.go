@@ -10,7 +10,7 @@ import (
 type Purpose string
 
 const (
-	// Keep it as it is; only an operation in flight is followed.
+	// Keep it as it is: an operation in flight is followed, a deletion that was decided and not begun is taken back.
 	Keep Purpose = "Keep"
 	// Use it for the server of its slot's holder.
 	Use Purpose = "Use"
@@ -133,7 +133,24 @@ func Next(rec Record, want Want, seen Observation, now time.Time) (Record, Act) 
 	case Reclaim:
 		return reclaim(rec, seen, now)
 	case Keep:
+		if rec.Phase == Reclaiming {
+			return spare(rec, seen, now)
+		}
 	}
+	return rec, Idle
+}
+
+// spare takes back the decision to delete a disk: what is left of it stays. Whether anything is left, only a look tells.
+func spare(rec Record, seen Observation, now time.Time) (Record, Act) {
+	switch {
+	case !seen.Looked:
+		return rec, Look
+	case !seen.Found:
+		return gone(rec, now), Gone
+	case !same(rec, seen):
+		return Fail(rec, foreign(rec, seen), retryStopped, now), Stop
+	}
+	rec.Phase, rec.Interrupted, rec.LastError, rec.RetryAfter, rec.Changed = Available, Absent, "", nil, now
 	return rec, Idle
 }
 
@@ -142,7 +159,7 @@ func recheck(rec Record, seen Observation, now time.Time) (Record, Act) {
 	if !seen.Looked && rec.Volume != "" {
 		return rec, Look
 	}
-	if rec.Identity != "" {
+	if rec.Identity != "" || rec.Interrupted == Available {
 		switch {
 		case !seen.Found && rec.Interrupted != Reclaiming:
 			return Fail(rec, lost(rec), retryStopped, now), Stop
@@ -151,6 +168,9 @@ func recheck(rec Record, seen Observation, now time.Time) (Record, Act) {
 		}
 	}
 	rec = resume(rec, now)
+	if rec.Phase == Reclaiming {
+		return spare(rec, seen, now)
+	}
 	rec.LastError = ""
 	return rec, Idle
 }
@@ -251,8 +271,7 @@ func reclaim(rec Record, seen Observation, now time.Time) (Record, Act) {
 	case !seen.Looked:
 		return rec, Look
 	case !seen.Found:
-		rec.Phase, rec.Interrupted, rec.LastError, rec.RetryAfter, rec.Changed = Reclaimed, Absent, "", nil, now
-		return rec, Gone
+		return gone(rec, now), Gone
 	case !same(rec, seen):
 		return Fail(rec, foreign(rec, seen), retryStopped, now), Stop
 	case !seen.Scanned:
@@ -261,6 +280,12 @@ func reclaim(rec Record, seen Observation, now time.Time) (Record, Act) {
 		return Fail(rec, stillAttached(rec, seen.Holder), retryStillAttached, now), Wait
 	}
 	return rec, Delete
+}
+
+// gone is the tombstone of a disk that is proven deleted.
+func gone(rec Record, now time.Time) Record {
+	rec.Phase, rec.Interrupted, rec.LastError, rec.RetryAfter, rec.Changed = Reclaimed, Absent, "", nil, now
+	return rec
 }
 
 // same: by identity when one is on record, else by the mark beside the volume; never by size or unit (VS-D4).
@@ -297,6 +322,9 @@ func lost(rec Record) string {
 }
 
 func foreign(rec Record, seen Observation) string {
+	if rec.Identity == "" {
+		return fmt.Sprintf("something with the identity %q is at %s, and nothing proves that it is the disk on record: it is neither used nor deleted", seen.Identity, rec.Volume)
+	}
 	return fmt.Sprintf("%s is another disk than the one on record (identity %q, expected %q): it is neither used nor deleted", rec.Volume, seen.Identity, rec.Identity)
 }
 

@@ -17,6 +17,8 @@ type findings struct {
 	occupants map[string]slot.Holder
 	// leaving: see Facts.Leaving.
 	leaving map[string]slot.Holder
+	// data: slots of which a persistent disk exists.
+	data map[string]bool
 	at      time.Time
 	disks   []disk.Record
 }
@@ -28,7 +30,7 @@ func (f *findings) record(s *State) {
 			s.put(d)
 		}
 	}
-	s.Records, _ = slot.Rebuild(s.Slots, s.Records, f.occupants, f.leaving, f.at)
+	s.Records, _ = slot.Rebuild(s.Slots, s.Records, slot.Evidence{Occupants: f.occupants, Leaving: f.leaving, Data: f.data}, f.at)
 }
 
 // look asks who sits in the slots that have no record, and for their disks by their marks. The disks belong to whoever sits

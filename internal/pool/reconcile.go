@@ -235,8 +235,7 @@ func (w *Writer) tidy(ctx context.Context, _ *round) error {
 			declared[place.HostName] = true
 		}
 		s.Records = slices.DeleteFunc(slices.Clone(s.Records), func(r slot.Record) bool {
-			idle := r.State == slot.Available || r.State == slot.Released
-			return !declared[r.HostName] && idle && !s.live(r.HostName)
+			return !declared[r.HostName] && slot.Prunable(r) && !s.live(r.HostName)
 		})
 		s.Disks = slices.DeleteFunc(slices.Clone(s.Disks), func(d disk.Record) bool {
 			return !declared[d.HostName] && !d.Live()

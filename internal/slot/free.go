@@ -100,6 +100,23 @@ func Empty(rec Record) Record {
 	return Record{HostName: rec.HostName, State: Available}
 }
 
+// Spare takes back the decision to delete a slot's disks, because somebody wants them kept: whatever is left of them waits for a
+// successor again (VS-A12).
+func Spare(rec Record, now time.Time) Record {
+	if rec.State != Reclaiming {
+		return rec
+	}
+	rec.State = Released
+	if rec.ReleasedAt == nil {
+		rec.ReleasedAt = &now
+	}
+	return rec
+}
+
+// Prunable reports whether the record of a slot that is not declared any more may be forgotten, once none of its disks has
+// anything behind it (VS-A17).
+func Prunable(rec Record) bool { return rec.State == Available || rec.State == Released }
+
 // Quarantine takes a slot out of everything until a human has looked.
 func Quarantine(rec Record, contradiction string) Record {
 	rec.State = Quarantined
@@ -121,11 +138,22 @@ func Unbindable(records []Record, liveVolumes int) bool {
 	return true
 }
 
+// Evidence is what is true of slots without a record, by host name: all that is left when a pool's status was lost.
+type Evidence struct {
+	// Occupants are the machines whose own record names the slot.
+	Occupants map[string]Holder
+	// Leaving are last holders that are gone while their Machines still stand: Cluster API deletes the Node of this name with
+	// the Machine.
+	Leaving map[string]Holder
+	// Data: a persistent disk of the slot exists.
+	Data map[string]bool
+}
+
 // Rebuild completes the records of a pool: one for every declared slot, in the order of the declaration. A slot without a
-// record is held by the machine whose own record names it; it is vacating while the Machine of the last holder still stands,
-// because Cluster API deletes the Node of this name with it; else it is new. Records of slots that are not declared any more are kept
+// record is held by its occupant, else vacating while its last holder is leaving, else released if it has data (its grace
+// period starts anew, because nobody knows when it began), else new. Records of slots that are not declared any more are kept
 // at the end; who prunes them must prove first that nothing is left of them (VS-A17).
-func Rebuild(slots []Slot, records []Record, occupants, leaving map[string]Holder, now time.Time) (next []Record, changed bool) {
+func Rebuild(slots []Slot, records []Record, seen Evidence, now time.Time) (next []Record, changed bool) {
 	known := make(map[string]Record, len(records))
 	for _, r := range records {
 		known[r.HostName] = r
@@ -136,12 +164,7 @@ func Rebuild(slots []Slot, records []Record, occupants, leaving map[string]Holde
 		declared[s.HostName] = true
 		r, ok := known[s.HostName]
 		if !ok {
-			r = Record{HostName: s.HostName, State: Available}
-			if h, occupied := occupants[s.HostName]; occupied {
-				r.State, r.Holder = Held, h
-			} else if h, left := leaving[s.HostName]; left {
-				r.State, r.Holder, r.VacatedAt = Vacating, h, &now
-			}
+			r = seen.record(s.HostName, now)
 			changed = true
 		}
 		next = append(next, r)
@@ -152,6 +175,19 @@ func Rebuild(slots []Slot, records []Record, occupants, leaving map[string]Holde
 		}
 	}
 	return next, changed
+}
+
+func (e Evidence) record(hostName string, now time.Time) Record {
+	if h, occupied := e.Occupants[hostName]; occupied {
+		return Record{HostName: hostName, State: Held, Holder: h}
+	}
+	if h, left := e.Leaving[hostName]; left {
+		return Record{HostName: hostName, State: Vacating, Holder: h, VacatedAt: &now}
+	}
+	if e.Data[hostName] {
+		return Record{HostName: hostName, State: Released, ReleasedAt: &now}
+	}
+	return Record{HostName: hostName, State: Available}
 }
 
 // Complete reports whether every declared slot has a record, so that no look at the occupants is needed.

