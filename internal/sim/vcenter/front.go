@@ -72,12 +72,17 @@ func (s *Server) broken(w http.ResponseWriter, r *http.Request, next http.Handle
 		panic(http.ErrAbortHandler)
 	case FaultBefore, FaultTask, FaultTaskAfter, FaultTaskHang:
 	}
-	fault, err := rule.build("SystemError")
+	rule.Answer(w)
+}
+
+// Answer writes the rule's vSphere fault as the answer to a SOAP call, for whoever stands in a vCenter's place.
+func (f Fault) Answer(w http.ResponseWriter) {
+	fault, err := f.build("SystemError")
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	writeFault(w, rule.message(), fault)
+	writeFault(w, f.message(), fault)
 }
 
 // writeFault answers as vcsim does, for faults that are not vcsim's.
