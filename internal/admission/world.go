@@ -22,9 +22,9 @@ var (
 	consumerKinds        = []schema.GroupVersionKind{MachineDeployments, KubeadmControlPlanes}
 )
 
-// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machinedeployments,verbs=get;list
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machinedeployments;machines,verbs=get;list
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=kubeadmcontrolplanes,verbs=get;list
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=vsphereclusters;vspheremachines;vspheremachineconfigpools;vspheremachinetemplates,verbs=get;list
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=vsphereclusters;vspheremachines;vspheremachineconfigpools;vspheremachinetemplates;vspheredeploymentzones;vspherefailuredomains,verbs=get;list
 
 // World gathers what the rules look at beside the object under examination.
 type World struct{ Reader client.Reader }
@@ -40,8 +40,22 @@ func (w World) pool(ctx context.Context, pool *v1beta1.VSphereMachineConfigPool)
 	if seen.Cluster, err = w.cluster(ctx, pool.Namespace, pool.Spec.ClusterRef.Name); err != nil {
 		return seen, err
 	}
-	seen.Users, err = w.users(ctx, pool.Namespace)
-	return seen, err
+	if seen.Users, err = w.users(ctx, pool.Namespace); err != nil {
+		return seen, err
+	}
+	for i := range seen.Users {
+		u := &seen.Users[i]
+		if u.Template == nil {
+			continue
+		}
+		if key, ok := rules.PoolKey(u.Template.Spec.Template.Spec.MachineConfigPoolRef, u.Namespace); !ok || client.ObjectKey(key) != client.ObjectKeyFromObject(pool) {
+			continue
+		}
+		if u.Placements, err = w.placements(ctx, &u.Consumer); err != nil {
+			return seen, err
+		}
+	}
+	return seen, nil
 }
 
 // cluster reads a Cluster, nil if it does not exist.
@@ -55,13 +69,14 @@ func (w World) cluster(ctx context.Context, namespace, name string) (*rules.Clus
 	}
 	out := &rules.Cluster{Namespace: namespace, Name: name, Endpoint: c.Spec.ControlPlaneEndpoint.Host}
 	out.Paused = c.Spec.Paused != nil && *c.Spec.Paused
-	if out.Endpoint == "" && c.Spec.InfrastructureRef.Kind == "VSphereCluster" {
-		var infra v1beta1.VSphereCluster
-		key := client.ObjectKey{Namespace: namespace, Name: c.Spec.InfrastructureRef.Name}
-		if err := w.Reader.Get(ctx, key, &infra); absent(err, "reading VSphereCluster %s", key) != nil {
-			return nil, absent(err, "reading VSphereCluster %s", key)
+	if out.Endpoint == "" {
+		infra, err := w.infrastructure(ctx, &c)
+		if err != nil {
+			return nil, err
 		}
-		out.Endpoint = infra.Spec.ControlPlaneEndpoint.Host
+		if infra != nil {
+			out.Endpoint = infra.Spec.ControlPlaneEndpoint.Host
+		}
 	}
 	return out, nil
 }
@@ -118,9 +133,15 @@ func (w World) poolNamed(ctx context.Context, t *v1beta1.VSphereMachineTemplate)
 
 func (w World) consumer(ctx context.Context, c *rules.Consumer) (rules.VSphereConsumerWorld, error) {
 	seen, err := w.Places(ctx, c)
-	if err == nil && seen.Template != nil && seen.Template.Spec.Template.Spec.MachineConfigPoolRef != nil {
-		seen.Others, err = w.users(ctx, c.Namespace)
+	if err != nil || seen.Template == nil {
+		return seen, err
 	}
+	if seen.Template.Spec.Template.Spec.MachineConfigPoolRef != nil {
+		if seen.Others, err = w.users(ctx, c.Namespace); err != nil {
+			return seen, err
+		}
+	}
+	seen.Placements, err = w.placements(ctx, c)
 	return seen, err
 }
 

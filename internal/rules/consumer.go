@@ -27,6 +27,10 @@ type Consumer struct {
 
 	// TemplateGroup, TemplateKind and TemplateName are the machine template that it names.
 	TemplateGroup, TemplateKind, TemplateName string
+	// TemplateNamespace that an older version lets a reference name, "" for its own.
+	TemplateNamespace string
+	// FailureDomain that it names for its machines, "" if none.
+	FailureDomain string
 	// Replicas, nil if unset.
 	Replicas *int32
 	// OnDelete: machines are replaced only when somebody deletes them.
@@ -41,7 +45,7 @@ type Consumer struct {
 
 // ConsumerPaths are the fields that rules talk about.
 type ConsumerPaths struct {
-	Cluster, Template, Replicas, MaxSurge, MaxUnavailable *field.Path
+	Cluster, Template, Replicas, MaxSurge, MaxUnavailable, FailureDomain *field.Path
 }
 
 // String names the consumer in messages.
@@ -75,6 +79,7 @@ func ConsumerOf(obj *unstructured.Unstructured) (*Consumer, error) {
 	case gvk.Kind == KindMachineDeployment:
 		c.Paths.Template = spec.Child("template", "spec", "infrastructureRef")
 		c.Paths.Cluster = spec.Child("clusterName")
+		c.Paths.FailureDomain = spec.Child("template", "spec", "failureDomain")
 		if old {
 			strategy = spec.Child("strategy")
 		}
@@ -106,6 +111,7 @@ func (c *Consumer) read(obj map[string]any, strategy *field.Path) error {
 	}
 	c.TemplateKind, _ = ref["kind"].(string)
 	c.TemplateName, _ = ref["name"].(string)
+	c.TemplateNamespace, _ = ref["namespace"].(string)
 	c.TemplateGroup, _ = ref["apiGroup"].(string)
 	if apiVersion, _ := ref["apiVersion"].(string); apiVersion != "" {
 		gv, err := schema.ParseGroupVersion(apiVersion)
@@ -113,6 +119,11 @@ func (c *Consumer) read(obj map[string]any, strategy *field.Path) error {
 			return err
 		}
 		c.TemplateGroup = gv.Group
+	}
+	if c.Paths.FailureDomain != nil {
+		if c.FailureDomain, _, err = unstructured.NestedString(obj, fieldsOf(c.Paths.FailureDomain)...); err != nil {
+			return err
+		}
 	}
 	replicas, found, err := unstructured.NestedInt64(obj, "spec", "replicas")
 	if err != nil {

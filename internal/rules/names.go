@@ -2,8 +2,10 @@ package rules
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -15,6 +17,9 @@ func HostName(path *field.Path, name string) field.ErrorList {
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 		return field.ErrorList{field.Invalid(path, name, "use lower-case letters, digits and '-', in labels joined by '.': "+strings.Join(problems, "; "))}
+	}
+	if _, err := netip.ParseAddr(name); err == nil {
+		return field.ErrorList{field.Invalid(path, name, "is an address and not a name; write a name such as \"worker-1\", and the address into network.primary.ip")}
 	}
 	for _, label := range strings.Split(name, ".") {
 		if problems := validation.IsDNS1123Label(label); len(problems) > 0 {
@@ -43,4 +48,13 @@ func DiskName(path *field.Path, name string) field.ErrorList {
 		return field.ErrorList{field.Invalid(path, name, "use lower-case letters, digits, '-' and '.': "+strings.Join(problems, "; "))}
 	}
 	return nil
+}
+
+// groupOf is the API group of an apiVersion, the whole of it if that has no form.
+func groupOf(apiVersion string) string {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return apiVersion
+	}
+	return gv.Group
 }

@@ -44,6 +44,21 @@ func (v *Verdict) add(untouched bool, errs field.ErrorList) {
 	}
 }
 
+// since takes over a verdict on something that was there before (existed): what was wrong with it then, and is still, does not
+// stand in the way of a change that has nothing to do with it.
+func (v *Verdict) since(existed bool, before func() Verdict, now Verdict) {
+	v.Warnings = append(v.Warnings, now.Warnings...)
+	known := map[string]bool{}
+	if existed {
+		for _, err := range before().Errors {
+			known[err.Error()] = true
+		}
+	}
+	for _, err := range now.Errors {
+		v.add(known[err.Error()], field.ErrorList{err})
+	}
+}
+
 // Merge adds another verdict.
 func (v *Verdict) Merge(o Verdict) {
 	v.Errors = append(v.Errors, o.Errors...)

@@ -41,23 +41,29 @@ var fsFormats = []string{"ext4", "xfs"}
 func SlotDisks(path *field.Path, hostName string, disks []SlotDisk) Verdict {
 	var v Verdict
 	if len(disks) > maxSlotDisks {
-		v.refuse(field.TooMany(path, len(disks), maxSlotDisks))
+		v.refuse(field.Invalid(path, len(disks), fmt.Sprintf("slot %s declares %d disks, persistent and ephemeral together, and a machine can have %d beside its system disk; remove some", hostName, len(disks), maxSlotDisks)))
 	}
 	names := map[string]SlotDisk{}
 	mounts := map[string]SlotDisk{}
 	units := map[int32]SlotDisk{}
 	for _, d := range disks {
-		v.Errors = append(v.Errors, DiskName(d.Path.Child("name"), d.Name)...)
+		one := Verdict{Errors: DiskName(d.Path.Child("name"), d.Name)}
 		if first, taken := names[d.Name]; taken && d.Name != "" {
 			v.refuse(duplicate(d.Path.Child("name"), d.Name, fmt.Sprintf("slot %s has a disk of this name at %s already; rename one of them", hostName, first.Path)))
 		}
 		names[d.Name] = d
 
 		if d.SizeGiB < 1 {
-			v.refuse(field.Invalid(d.Path.Child("sizeGiB"), d.SizeGiB, "must be at least 1"))
+			one.refuse(field.Invalid(d.Path.Child("sizeGiB"), d.SizeGiB, "must be at least 1"))
 		}
-		v.Merge(diskUnit(d, units, hostName))
-		v.Merge(diskFilesystem(d))
+		one.Merge(diskUnit(d, units, hostName))
+		one.Merge(diskFilesystem(d))
+		for _, err := range one.Errors {
+			if !strings.Contains(err.Detail, "slot "+hostName) {
+				err.Detail = fmt.Sprintf("disk %q of slot %s: %s", d.Name, hostName, err.Detail)
+			}
+		}
+		v.Merge(one)
 		if d.MountPath == "" {
 			continue
 		}

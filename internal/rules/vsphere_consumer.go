@@ -13,6 +13,9 @@ import (
 // vSphereTemplateKind is the kind of template that makes an owner of machines ours.
 const vSphereTemplateKind = "VSphereMachineTemplate"
 
+// poolKind is the kind of pool that templates and machines name.
+const poolKind = "VSphereMachineConfigPool"
+
 // minControlPlanes of a control plane that gets its places from a pool.
 const minControlPlanes = 3
 
@@ -26,6 +29,8 @@ type VSphereConsumerWorld struct {
 	Pool *v1beta1.VSphereMachineConfigPool
 	// Others in the namespace that own machines of ours, the object itself not among them.
 	Others []VSphereUser
+	// Placements are the failure domains that its machines may go to: the one it names, or all that a control plane may use.
+	Placements []VSpherePlacement
 }
 
 // UsesVSphere reports whether the machines of a consumer are ours, by kind and group: a name alone once matched other
@@ -49,17 +54,22 @@ func VSphereConsumer(old, c *Consumer, w VSphereConsumerWorld) Verdict {
 	if c.Deleting || c.SameSpec(old) || !UsesVSphere(c) {
 		return v
 	}
+	if c.TemplateNamespace != "" && c.TemplateNamespace != c.Namespace {
+		v.refuse(field.Invalid(c.Paths.Template.Child("namespace"), c.TemplateNamespace, fmt.Sprintf("must be %s: all objects of a cluster live in one namespace; leave it out", c.Namespace)))
+		return v
+	}
 	if w.Template == nil {
 		v.reference(w.Paused, missingTemplate(c))
 		return v
 	}
+	v.Merge(consumerPlacements(old, c, w))
 	key, ok := PoolKey(w.Template.Spec.Template.Spec.MachineConfigPoolRef, c.Namespace)
 	if !ok {
 		return v // without a pool these are ordinary machines
 	}
 	if w.Pool == nil {
 		v.reference(w.Paused, field.Invalid(c.Paths.Template.Child("name"), c.TemplateName, fmt.Sprintf(
-			"referenced machine config pool %s/%s of this template does not exist; create the pool first, or use a template that names another", key.Namespace, key.Name)))
+			"referenced machine config pool does not exist: %s/%s; create it first, or use a template that names another", key.Namespace, key.Name)))
 	} else {
 		v.Merge(consumerPool(c, w.Pool))
 	}
@@ -70,8 +80,8 @@ func VSphereConsumer(old, c *Consumer, w VSphereConsumerWorld) Verdict {
 		}
 		if other, ok := PoolKey(o.Template.Spec.Template.Spec.MachineConfigPoolRef, o.Namespace); ok && other == key {
 			v.refuse(field.Forbidden(c.Paths.Template.Child("name"), fmt.Sprintf(
-				"machine config pool %s/%s of template %s is already referenced by %s (template %s); a pool serves one owner of machines, make a pool of its own for %s",
-				key.Namespace, key.Name, c.TemplateName, o, o.TemplateName, c)))
+				"machine config pool %s/%s is already referenced by %s (template %s); a pool serves one owner of machines, make a pool and a template of its own for %s",
+				key.Namespace, key.Name, o, o.TemplateName, c)))
 		}
 	}
 	v.Errors = append(v.Errors, NoSurge(c)...)
@@ -105,7 +115,7 @@ func VSphereScale(c *Consumer, w VSphereConsumerWorld) Verdict {
 
 func missingTemplate(c *Consumer) *field.Error {
 	return field.Invalid(c.Paths.Template.Child("name"), c.TemplateName, fmt.Sprintf(
-		"referenced VSphereMachineTemplate %s/%s does not exist; create it first, or correct the name", c.Namespace, c.TemplateName))
+		"referenced VSphereMachineTemplate does not exist: %s/%s; create it first, or correct the name", c.Namespace, c.TemplateName))
 }
 
 // enoughControlPlanes checks that a control plane on a pool keeps its quorum in a roll.
@@ -117,7 +127,7 @@ func enoughControlPlanes(c *Consumer) field.ErrorList {
 	if c.Replicas != nil {
 		value = fmt.Sprint(*c.Replicas)
 	}
-	return field.ErrorList{field.Invalid(c.Paths.Replicas, value, fmt.Sprintf("a control plane on a pool must have at least %d replicas: with maxSurge 0 fewer lose their quorum in every roll", minControlPlanes))}
+	return field.ErrorList{field.Invalid(c.Paths.Replicas, value, fmt.Sprintf("a control plane on a pool must have at least %d replicas: with maxSurge 0 fewer lose their quorum in every roll; set %d", minControlPlanes, minControlPlanes))}
 }
 
 // enoughSlots warns about machines that a pool has no place for.
@@ -134,14 +144,34 @@ func consumerPool(c *Consumer, pool *v1beta1.VSphereMachineConfigPool) Verdict {
 	var v Verdict
 	at := c.Paths.Template.Child("name")
 	if r := pool.Status.ConsumerRef; r != nil && !c.Same(r.APIVersion, r.Kind, cmp.Or(r.Namespace, pool.Namespace), r.Name) {
-		v.refuse(field.Forbidden(at, fmt.Sprintf("machine config pool %s/%s of template %s is bound to %s %s/%s; use a template with a pool of its own for %s",
-			pool.Namespace, pool.Name, c.TemplateName, r.Kind, cmp.Or(r.Namespace, pool.Namespace), r.Name, c)))
+		v.refuse(field.Forbidden(at, fmt.Sprintf("machine config pool %s/%s is bound to %s %s/%s; use a template with a pool of its own for %s",
+			pool.Namespace, pool.Name, r.Kind, cmp.Or(r.Namespace, pool.Namespace), r.Name, c)))
 	}
 	if c.Cluster != "" && pool.Spec.ClusterRef.Name != "" && c.Cluster != pool.Spec.ClusterRef.Name {
 		v.refuse(field.Invalid(at, c.TemplateName, fmt.Sprintf("machine config pool %s/%s of this template belongs to Cluster %s, and %s to Cluster %s; use a template with a pool of that Cluster",
 			pool.Namespace, pool.Name, pool.Spec.ClusterRef.Name, c, c.Cluster)))
 	}
 	v.Merge(enoughSlots(c, pool))
+	if c.Kind == KindKubeadmControlPlane {
+		v.Merge(etcdOfPredecessor(at, pool))
+	}
+	return v
+}
+
+// etcdPath is where a control plane keeps its share of the cluster's state.
+const etcdPath = "/var/lib/etcd"
+
+// etcdOfPredecessor warns about a disk that hands the data of one etcd member on to the next.
+func etcdOfPredecessor(at *field.Path, pool *v1beta1.VSphereMachineConfigPool) Verdict {
+	var v Verdict
+	for i := range pool.Spec.Configs {
+		for _, d := range pool.Spec.Configs[i].PersistentDisks {
+			if SamePath(d.MountPath, etcdPath) && (d.WipeFilesystem == nil || !*d.WipeFilesystem) {
+				v.warn(at, "persistent disk %q of slot %s of pool %s/%s keeps %s for the next machine, whose etcd does not start on the data of another member; set its wipeFilesystem to true, or declare it in ephemeralDisks", d.Name, pool.Spec.Configs[i].Hostname, pool.Namespace, pool.Name, etcdPath)
+				return v
+			}
+		}
+	}
 	return v
 }
 
@@ -158,13 +188,24 @@ func poolUsers(pool *v1beta1.VSphereMachineConfigPool, w VSpherePoolWorld) Verdi
 			continue
 		}
 		if u.Cluster != "" && pool.Spec.ClusterRef.Name != "" && u.Cluster != pool.Spec.ClusterRef.Name {
-			v.refuse(field.Invalid(field.NewPath("spec", "clusterRef", "name"), pool.Spec.ClusterRef.Name, fmt.Sprintf("%s of Cluster %s uses this pool through template %s; both must belong to the same Cluster", &u.Consumer, u.Cluster, u.Template.Name)))
+			v.refuse(field.Invalid(field.NewPath("spec", "clusterRef", "name"), pool.Spec.ClusterRef.Name, fmt.Sprintf("%s of Cluster %s uses this pool through template %s; both must belong to the same Cluster, correct one of them", &u.Consumer, u.Cluster, u.Template.Name)))
 		}
 		if u.Replicas != nil && int(*u.Replicas) > len(pool.Spec.Configs) {
 			v.warn(configs, "%s wants %d replicas, and the pool has %d slots: the other machines wait until slots are added", &u.Consumer, *u.Replicas, len(pool.Spec.Configs))
 		}
 		if detail := nicMismatch(pool, u.Template); detail != "" {
 			v.warn(configs, "%s, which %s uses: machines cannot be replaced until a template with as many devices as the slots have interfaces is in use", detail, &u.Consumer)
+		}
+		for _, p := range u.Placements {
+			for _, text := range p.quarrels(u.Template, pool) {
+				v.warn(configs, "%s (%s goes there)", text, &u.Consumer)
+			}
+			if text := p.deserted(pool); text != "" {
+				v.warn(configs, "%s (%s goes there)", text, &u.Consumer)
+			}
+		}
+		if u.Kind == KindKubeadmControlPlane {
+			v.Merge(etcdOfPredecessor(configs, pool))
 		}
 		for j := range pool.Spec.Configs {
 			for _, d := range slotDisks(configs.Index(j), &pool.Spec.Configs[j]) {
@@ -175,25 +216,4 @@ func poolUsers(pool *v1beta1.VSphereMachineConfigPool, w VSpherePoolWorld) Verdi
 		}
 	}
 	return v
-}
-
-// nicMismatch says how a template's devices and a pool's slots differ in number, "" if they agree.
-func nicMismatch(pool *v1beta1.VSphereMachineConfigPool, t *v1beta1.VSphereMachineTemplate) string {
-	devices := len(t.Spec.Template.Spec.Network.Devices)
-	for i := range pool.Spec.Configs {
-		slot := &pool.Spec.Configs[i]
-		if n := len(slotNICs(nil, slot)); n > 0 && n != devices {
-			return fmt.Sprintf("slot %s of pool %s/%s has %d network interface(s), template %s has %d device(s)", slot.Hostname, pool.Namespace, pool.Name, n, t.Name, devices)
-		}
-	}
-	return ""
-}
-
-func hasDataDisk(t *v1beta1.VSphereMachineTemplate, name string) bool {
-	for _, d := range t.Spec.Template.Spec.DataDisks {
-		if d.Name == name {
-			return true
-		}
-	}
-	return false
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/api/vsphere/v1beta1"
@@ -89,6 +90,7 @@ func newTemplate(name, pool string) *v1beta1.VSphereMachineTemplate {
 	t := &v1beta1.VSphereMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 	t.Spec.Template.Spec.Template = "image"
 	t.Spec.Template.Spec.CloneMode = v1beta1.FullClone
+	t.Spec.Template.Spec.NumCPUs, t.Spec.Template.Spec.MemoryMiB = 4, 8192
 	t.Spec.Template.Spec.Network.Devices = []v1beta1.NetworkDeviceSpec{{NetworkName: "pg-node"}}
 	if pool != "" {
 		t.Spec.Template.Spec.MachineConfigPoolRef = &corev1.ObjectReference{APIVersion: v1beta1.GroupVersion.String(), Kind: "VSphereMachineConfigPool", Name: pool}
@@ -137,15 +139,27 @@ func TestVSphereConsumer(t *testing.T) {
 		{"VS-R9", "KubeadmControlPlane, v1beta1", oldControlPlane, none, complete(), accepted},
 		{"VS-R9", "KubeadmControlPlane, v1beta2", newControlPlane, none, complete(), accepted},
 
-		{"VS-W30", "template missing", newDeployment, none, rules.VSphereConsumerWorld{}, refused(field.ErrorTypeInvalid, template, "referenced VSphereMachineTemplate ns/v1 does not exist")},
+		{"VS-W30", "template missing", newDeployment, none, rules.VSphereConsumerWorld{}, refused(field.ErrorTypeInvalid, template, "referenced VSphereMachineTemplate does not exist: ns/v1")},
 		{"decision D18", "template missing, Cluster paused", newDeployment, none, rules.VSphereConsumerWorld{Paused: true}, warned("does not exist")},
 		{"VS-W31", "template without a pool", newDeployment, set(int64(1), newSurge...), rules.VSphereConsumerWorld{Template: newTemplate("v1", "")}, accepted},
-		{"VS-W32", "pool missing", newDeployment, none, world(func(w *rules.VSphereConsumerWorld) { w.Pool = nil }), refused(field.ErrorTypeInvalid, template, "referenced machine config pool ns/workers")},
+		{"VS-W32", "pool missing", newDeployment, none, world(func(w *rules.VSphereConsumerWorld) { w.Pool = nil }), refused(field.ErrorTypeInvalid, template, "referenced machine config pool does not exist: ns/workers")},
 		{"VS-W33", "pool bound to another", newDeployment, none, world(func(w *rules.VSphereConsumerWorld) {
 			w.Pool.Status.ConsumerRef = &corev1.ObjectReference{APIVersion: "cluster.x-k8s.io/v1beta1", Kind: "MachineDeployment", Namespace: "ns", Name: "other"}
-		}), refused(field.ErrorTypeForbidden, template, "machine config pool ns/workers of template v1 is bound to MachineDeployment ns/other")},
+		}), refused(field.ErrorTypeForbidden, template, "machine config pool ns/workers is bound to MachineDeployment ns/other")},
 		{"decision V6", "pool bound to the same one in another version", newDeployment, none, world(func(w *rules.VSphereConsumerWorld) {
 			w.Pool.Status.ConsumerRef = &corev1.ObjectReference{APIVersion: "cluster.x-k8s.io/v1beta1", Kind: "MachineDeployment", Namespace: "ns", Name: "md"}
+		}), accepted},
+		{"VS-R56", "a template of another namespace, v1beta1", oldDeployment, set("elsewhere", "spec", "template", "spec", "infrastructureRef", "namespace"), complete(), refused(field.ErrorTypeInvalid, "spec.template.spec.infrastructureRef.namespace", "must be ns")},
+		{"VS-R56", "a template of its own namespace, v1beta1", oldDeployment, set("ns", "spec", "template", "spec", "infrastructureRef", "namespace"), complete(), accepted},
+		{"VS-R57", "etcd's data for the next member", newControlPlane, none, world(func(w *rules.VSphereConsumerWorld) {
+			w.Pool.Spec.Configs[1].PersistentDisks[0].MountPath = "/var/lib/etcd/"
+		}), warned(`"var-cpaas" of slot w-2 of pool ns/workers keeps /var/lib/etcd for the next machine`)},
+		{"VS-R57", "etcd's disk is emptied", newControlPlane, none, world(func(w *rules.VSphereConsumerWorld) {
+			d := &w.Pool.Spec.Configs[1].PersistentDisks[0]
+			d.MountPath, d.WipeFilesystem = "/var/lib/etcd", ptr.To(true)
+		}), accepted},
+		{"VS-R57", "workers have no etcd", newDeployment, none, world(func(w *rules.VSphereConsumerWorld) {
+			w.Pool.Spec.Configs[1].PersistentDisks[0].MountPath = "/var/lib/etcd"
 		}), accepted},
 		{"VS-R2", "two owners on one pool", newDeployment, none, world(func(w *rules.VSphereConsumerWorld) { w.Others = []rules.VSphereUser{other} }), refused(field.ErrorTypeForbidden, template, "already referenced by MachineDeployment ns/other")},
 		{"VS-W34", "the other one is being deleted", newDeployment, none, world(func(w *rules.VSphereConsumerWorld) {
@@ -227,6 +241,9 @@ func TestVSpherePoolAndItsUsers(t *testing.T) {
 		{"decision D8", "a template with a disk of the same name", user(func(u *rules.VSphereUser) {
 			u.Template.Spec.Template.Spec.DataDisks = []v1beta1.VSphereDisk{{Name: "app-data", SizeGiB: 1}}
 		}), refused(field.ErrorTypeInvalid, "spec.configs[0].persistentDisks[1].name", "dataDisks of template v1")},
+		{"VS-R57", "etcd's data for the next member", user(func(u *rules.VSphereUser) {
+			u.Kind = rules.KindKubeadmControlPlane
+		}), accepted},
 		{"decision V4", "a template of another pool", user(func(u *rules.VSphereUser) {
 			u.Template.Spec.Template.Spec.MachineConfigPoolRef.Name = "elsewhere"
 			u.Template.Spec.Template.Spec.Network.Devices = nil

@@ -3,10 +3,10 @@ package rules
 import (
 	"fmt"
 	"net/netip"
-	"reflect"
 	"regexp"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/berth-dev/berth/api/vsphere/v1beta1"
@@ -19,11 +19,19 @@ var thumbprint = regexp.MustCompile(`^([0-9A-Fa-f]{2}:){19}([0-9A-Fa-f]{2}|([0-9
 // Cluster.
 func VSphereCluster(old, c *v1beta1.VSphereCluster, pools []v1beta1.VSphereMachineConfigPool) Verdict {
 	var v Verdict
-	if c.DeletionTimestamp != nil || old != nil && reflect.DeepEqual(old.Spec, c.Spec) {
+	if c.DeletionTimestamp != nil || old != nil && equality.Semantic.DeepEqual(old.Spec, c.Spec) {
 		return v
 	}
+	v.since(old != nil, func() Verdict { return clusterSpec(old, pools) }, clusterSpec(c, pools))
+	if old == nil {
+		v.Merge(clusterName(field.NewPath("metadata", "name"), c.Name))
+	}
+	return v
+}
+
+func clusterSpec(c *v1beta1.VSphereCluster, pools []v1beta1.VSphereMachineConfigPool) Verdict {
 	spec := field.NewPath("spec")
-	v.Merge(vCenter(spec, c.Spec.Server, c.Spec.Thumbprint))
+	v := vCenter(spec, c.Spec.Server, c.Spec.Thumbprint)
 	endpoint, err := netip.ParseAddr(c.Spec.ControlPlaneEndpoint.Host)
 	if err != nil {
 		return v
@@ -31,7 +39,7 @@ func VSphereCluster(old, c *v1beta1.VSphereCluster, pools []v1beta1.VSphereMachi
 	for i := range pools {
 		for j := range pools[i].Spec.Configs {
 			slot := &pools[i].Spec.Configs[j]
-			_, addresses := poolSlot(field.NewPath("spec", "configs").Index(j), slot, "")
+			_, addresses := slotNetwork(field.NewPath("spec", "configs").Index(j), slot, "")
 			for _, a := range addresses {
 				if a.addr == endpoint {
 					v.refuse(field.Invalid(spec.Child("controlPlaneEndpoint", "host"), c.Spec.ControlPlaneEndpoint.Host, fmt.Sprintf("is the address of slot %s of pool %s/%s; the endpoint needs an address of its own", slot.Hostname, pools[i].Namespace, pools[i].Name)))
@@ -61,8 +69,8 @@ func VSphereClusterTemplate(old, t *v1beta1.VSphereClusterTemplate) Verdict {
 	if old == nil || t.DeletionTimestamp != nil {
 		return v
 	}
-	for _, name := range changedFields(old.Spec.Template.Spec, t.Spec.Template.Spec) {
-		v.refuse(field.Invalid(field.NewPath("spec", "template", "spec", name), "", "field is immutable, create a new resource under another name"))
+	for _, d := range differences(field.NewPath("spec", "template", "spec"), old.Spec.Template.Spec, t.Spec.Template.Spec) {
+		v.refuse(field.Invalid(d.path, field.OmitValueType{}, fmt.Sprintf("%s: field is immutable, create a new resource: export %s, give it another name and change that", d, t.Name)))
 	}
 	return v
 }
@@ -75,8 +83,8 @@ func VSphereFailureDomain(old, d *v1beta1.VSphereFailureDomain) Verdict {
 	}
 	spec := field.NewPath("spec")
 	if old != nil {
-		for _, name := range changedFields(old.Spec, d.Spec) {
-			v.refuse(field.Forbidden(spec.Child(name), "a failure domain cannot be modified, machines have been placed by it; create one of another name"))
+		for _, change := range differences(spec, old.Spec, d.Spec) {
+			v.refuse(field.Forbidden(change.path, fmt.Sprintf("%s: a failure domain cannot be modified, machines have been placed by %s; create one of another name and name that in the VSphereDeploymentZone", change, d.Name)))
 		}
 		return v
 	}
@@ -103,9 +111,14 @@ func VSphereFailureDomain(old, d *v1beta1.VSphereFailureDomain) Verdict {
 	if len(t.Networks) > 0 && len(t.NetworkConfigurations) > 0 {
 		v.refuse(field.Forbidden(topology.Child("networkConfigurations"), fmt.Sprintf("excludes networks, which lists %v; use one of the two", t.Networks)))
 	}
+	for i, n := range t.Networks {
+		if n == "" {
+			v.refuse(field.Required(topology.Child("networks").Index(i), "name the network or port group of this interface, or remove the entry"))
+		}
+	}
 	for i, n := range t.NetworkConfigurations {
 		if n.NetworkName == "" {
-			v.refuse(field.Required(topology.Child("networkConfigurations").Index(i).Child("networkName"), "name the network or port group"))
+			v.refuse(field.Required(topology.Child("networkConfigurations").Index(i).Child("networkName"), "name the network or port group of this interface, or remove the entry"))
 		}
 	}
 	return v

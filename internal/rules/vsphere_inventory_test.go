@@ -28,6 +28,7 @@ func TestVSphereCluster(t *testing.T) {
 		{"VS-V44", "a broken thumbprint", func(s *v1beta1.VSphereClusterSpec) { s.Thumbprint = sha1[:50] }, refused(field.ErrorTypeInvalid, "spec.thumbprint", "20 or 32 bytes")},
 		{"VS-V44", "a URL as the server", func(s *v1beta1.VSphereClusterSpec) { s.Server = "https://vc.example/" }, refused(field.ErrorTypeInvalid, "spec.server", `write "vc.example"`)},
 		{"VS-V44", "a path after the server", func(s *v1beta1.VSphereClusterSpec) { s.Server = "vc.example/sdk" }, refused(field.ErrorTypeInvalid, "spec.server", "nothing else")},
+		{"VS-R62", "a workload cluster", func(s *v1beta1.VSphereClusterSpec) { s.ControlPlaneEndpoint.Port = 443 }, accepted},
 		{"decision D10", "the address of a slot as the endpoint", func(s *v1beta1.VSphereClusterSpec) { s.ControlPlaneEndpoint.Host = "192.0.2.32" }, refused(field.ErrorTypeInvalid, "spec.controlPlaneEndpoint.host", "slot w-2 of pool ns/workers")},
 	} {
 		t.Run(c.id+" "+c.name, func(t *testing.T) {
@@ -47,6 +48,7 @@ func TestVSphereCluster(t *testing.T) {
 func TestVSphereFailureDomain(t *testing.T) {
 	newDomain := func() *v1beta1.VSphereFailureDomain {
 		d := &v1beta1.VSphereFailureDomain{}
+		d.Name = "fd-a"
 		d.Spec.Region = v1beta1.FailureDomain{Name: "r", TagCategory: "k8s-region", Type: v1beta1.DatacenterFailureDomain}
 		d.Spec.Zone = v1beta1.FailureDomain{Name: "z", TagCategory: "k8s-zone", Type: v1beta1.ComputeClusterFailureDomain}
 		d.Spec.Topology = v1beta1.Topology{Datacenter: "dc-a", ComputeCluster: ptr.To("cl-a"), Networks: []string{"pg-node"}}
@@ -72,6 +74,9 @@ func TestVSphereFailureDomain(t *testing.T) {
 			s.Topology.Networks = nil
 			s.Topology.NetworkConfigurations = []v1beta1.NetworkConfiguration{{}}
 		}, refused(field.ErrorTypeRequired, "spec.topology.networkConfigurations[0].networkName", "port group")},
+		{"an empty name among the networks", func(s *v1beta1.VSphereFailureDomainSpec) {
+			s.Topology.Networks = []string{"pg-node", ""}
+		}, refused(field.ErrorTypeRequired, "spec.topology.networks[1]", "port group")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := newDomain()
@@ -82,7 +87,7 @@ func TestVSphereFailureDomain(t *testing.T) {
 	t.Run("it never changes", func(t *testing.T) {
 		d := newDomain()
 		d.Spec.Topology.Datastore = "ds"
-		refused(field.ErrorTypeForbidden, "spec.topology", "cannot be modified").check(t, rules.VSphereFailureDomain(newDomain(), d))
+		refused(field.ErrorTypeForbidden, "spec.topology.datastore", `from "" to "ds": a failure domain cannot be modified`).check(t, rules.VSphereFailureDomain(newDomain(), d))
 	})
 }
 

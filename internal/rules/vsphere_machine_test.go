@@ -63,16 +63,59 @@ func TestVSphereMachineTemplate(t *testing.T) {
 				s.DataDisks = append(s.DataDisks, v1beta1.VSphereDisk{Name: "d" + strings.Repeat("x", i), SizeGiB: 1})
 			}
 		}, refused(field.ErrorTypeInvalid, spec+"dataDisks", "30 disks")},
-		{"VS-R58", "a size for a linked clone", func(s *v1beta1.VSphereMachineSpec) { s.CloneMode, s.DiskGiB = "", 80 }, warned("full clones only")},
+		{"VS-R58", "a size, and no word of how to clone", func(s *v1beta1.VSphereMachineSpec) { s.CloneMode, s.DiskGiB = "", 80 }, warned("full clones only")},
+		{"VS-B25", "a size for a linked clone (pain 87)", func(s *v1beta1.VSphereMachineSpec) { s.CloneMode, s.DiskGiB = v1beta1.LinkedClone, 80 }, refused(field.ErrorTypeInvalid, spec+"diskGiB", "no effect with cloneMode linkedClone")},
+		{"VS-V9", "sizes of further disks", func(s *v1beta1.VSphereMachineSpec) { s.AdditionalDisksGiB = []int32{50} }, warned("create none")},
+		{"VS-V9", "a negative size of a further disk", func(s *v1beta1.VSphereMachineSpec) { s.AdditionalDisksGiB = []int32{0, -1} }, refused(field.ErrorTypeInvalid, spec+"additionalDisksGiB[1]", "negative")},
+		{"VS-V9", "a negative disk", func(s *v1beta1.VSphereMachineSpec) { s.DiskGiB = -1 }, refused(field.ErrorTypeInvalid, spec+"diskGiB", "negative")},
+		{"VS-V11", "no processors", func(s *v1beta1.VSphereMachineSpec) { s.NumCPUs = 0 }, warned("machines get 2 processors")},
+		{"VS-V11", "negative processors", func(s *v1beta1.VSphereMachineSpec) { s.NumCPUs = -4 }, refused(field.ErrorTypeInvalid, spec+"numCPUs", "negative")},
+		{"VS-V11", "no memory", func(s *v1beta1.VSphereMachineSpec) { s.MemoryMiB = 0 }, warned("machines get 2048 MiB")},
+		{"VS-V11", "negative memory", func(s *v1beta1.VSphereMachineSpec) { s.MemoryMiB = -1 }, refused(field.ErrorTypeInvalid, spec+"memoryMiB", "negative")},
+		{"VS-V11", "cores that make no whole sockets", func(s *v1beta1.VSphereMachineSpec) { s.NumCoresPerSocket = 3 }, refused(field.ErrorTypeInvalid, spec+"numCoresPerSocket", "does not divide the 4 processors")},
+		{"VS-V11", "two sockets", func(s *v1beta1.VSphereMachineSpec) { s.NumCoresPerSocket = 2 }, accepted},
+		{"decision D1", "a data disk of nothing", func(s *v1beta1.VSphereMachineSpec) { s.DataDisks = []v1beta1.VSphereDisk{{Name: "scratch"}} }, refused(field.ErrorTypeInvalid, spec+"dataDisks[scratch].sizeGiB", "at least 1 GiB")},
+		{"VS-R43", "another network than the slots have", func(s *v1beta1.VSphereMachineSpec) { s.Network.Devices[0].NetworkName = "pg-old" }, warned(`is "pg-old", and slot w-1 of pool ns/workers names "pg-node"`)},
+		{"decision D2", "a pool that is not there yet", func(s *v1beta1.VSphereMachineSpec) { s.MachineConfigPoolRef.Name = "elsewhere" }, warned("machine config pool ns/elsewhere does not exist yet")},
+		{"VS-V24", "no pool, no DHCP", func(s *v1beta1.VSphereMachineSpec) { s.MachineConfigPoolRef = nil }, warned("neither DHCP nor an address")},
+		{"VS-V24", "no pool, addresses from elsewhere", func(s *v1beta1.VSphereMachineSpec) {
+			s.MachineConfigPoolRef = nil
+			s.Network.Devices[0].AddressesFromPools = []corev1.TypedLocalObjectReference{{Kind: "InClusterIPPool", Name: "a"}}
+		}, warned("addressesFromPools is not supported")},
+		{"VS-V24", "no pool, DHCP", func(s *v1beta1.VSphereMachineSpec) { s.MachineConfigPoolRef, s.Network.Devices[0].DHCP4 = nil, true }, accepted},
+		{"decision V6", "a pool of another group", func(s *v1beta1.VSphereMachineSpec) { s.MachineConfigPoolRef.APIVersion = "example.com/v1" }, refused(field.ErrorTypeInvalid, spec+"machineConfigPoolRef.apiVersion", "infrastructure.cluster.x-k8s.io")},
 		{"VS-V8", "an unknown way to clone", func(s *v1beta1.VSphereMachineSpec) { s.CloneMode = "instantClone" }, refused(field.ErrorTypeNotSupported, spec+"cloneMode", "fullClone")},
 		{"VS-V24", "no network device", func(s *v1beta1.VSphereMachineSpec) { s.Network.Devices, s.MachineConfigPoolRef = nil, nil }, refused(field.ErrorTypeRequired, spec+"network.devices", "at least one")},
 	} {
 		t.Run(c.id+" "+c.name, func(t *testing.T) {
 			template := newTemplate("v1", "workers")
 			c.edit(&template.Spec.Template.Spec)
-			c.want.check(t, rules.VSphereMachineTemplate(nil, template, rules.VSphereTemplateWorld{Pool: newPool()}))
+			world := rules.VSphereTemplateWorld{Pool: newPool()}
+			if ref := template.Spec.Template.Spec.MachineConfigPoolRef; ref != nil && ref.Name != world.Pool.Name {
+				world.Pool = nil
+			}
+			c.want.check(t, rules.VSphereMachineTemplate(nil, template, world))
 		})
 	}
+	t.Run("VS-V24 a slot without an address and a device without DHCP", func(t *testing.T) {
+		pool := newPool()
+		pool.Spec.Configs[1].Network.Primary.IP, pool.Spec.Configs[1].Network.Primary.Gateway = "", ""
+		warned("slot w-2 of pool ns/workers gives this interface no address").check(t, rules.VSphereMachineTemplate(nil, newTemplate("v1", "workers"), rules.VSphereTemplateWorld{Pool: pool}))
+		withDHCP := newTemplate("v1", "workers")
+		withDHCP.Spec.Template.Spec.Network.Devices[0].DHCP4 = true
+		accepted.check(t, rules.VSphereMachineTemplate(nil, withDHCP, rules.VSphereTemplateWorld{Pool: pool}))
+	})
+	t.Run("VS-R17 a template lists what it changed, one sentence for each field", func(t *testing.T) {
+		g := NewWithT(t)
+		old, template := newTemplate("v1", "workers"), newTemplate("v1", "workers")
+		template.Spec.Template.Spec.NumCPUs = 8
+		template.Spec.Template.Spec.Network.Devices[0].NetworkName = "pg-other"
+		template.Spec.Template.Spec.TagIDs = []string{} // as good as none
+		v := rules.VSphereMachineTemplate(old, template, rules.VSphereTemplateWorld{})
+		g.Expect(v.Errors).To(HaveLen(2))
+		g.Expect(v.Errors[0].Error()).To(HavePrefix(spec + `network.devices[0].networkName: Invalid value: cannot change from "pg-node" to "pg-other"`))
+		g.Expect(v.Errors[1].Error()).To(HavePrefix(spec + "numCPUs: Invalid value: cannot change from 4 to 8"))
+	})
 
 	t.Run("VS-W55 a template never changes", func(t *testing.T) {
 		old, template := newTemplate("v1", "workers"), newTemplate("v1", "workers")
@@ -138,6 +181,14 @@ func TestVSphereMachine(t *testing.T) {
 		m.Spec.NumCPUs = 8
 		refused(field.ErrorTypeForbidden, "spec.numCPUs", "cannot be modified").check(t, rules.VSphereMachine(old, m))
 	})
+	t.Run("VS-W28 what was wrong before does not stand in the way of the controller", func(t *testing.T) {
+		old, m := newMachine(), newMachine()
+		for _, o := range []*v1beta1.VSphereMachine{old, m} {
+			o.Spec.Network.PreferredAPIServerCIDR = "192.0.2.0/24"
+		}
+		m.Spec.ProviderID = ptr.To("vsphere://1")
+		warned("accepted because this change does not touch it").check(t, rules.VSphereMachine(old, m))
+	})
 	t.Run("VS-W45 what may change", func(t *testing.T) {
 		old, m := newMachine(), newMachine()
 		m.Spec.ProviderID = ptr.To("vsphere://1")
@@ -165,7 +216,7 @@ func TestVSphereVM(t *testing.T) {
 	t.Run("VS-V20b the description of a virtual machine is written once", func(t *testing.T) {
 		old, vm := newVM(), newVM()
 		vm.Spec.Slot.PersistentDisks[0].SizeGiB++
-		refused(field.ErrorTypeForbidden, "spec.slot", "cannot be modified").check(t, rules.VSphereVM(old, vm))
+		refused(field.ErrorTypeForbidden, "spec.slot.persistentDisks[0].sizeGiB", "cannot be modified").check(t, rules.VSphereVM(old, vm))
 		vm = newVM()
 		vm.Spec.DataDisks = []v1beta1.VSphereDisk{{Name: "d", SizeGiB: 1}}
 		refused(field.ErrorTypeForbidden, "spec.dataDisks", "cannot be modified").check(t, rules.VSphereVM(old, vm))

@@ -3,11 +3,11 @@ package rules
 import (
 	"cmp"
 	"fmt"
-	"reflect"
+	"net/netip"
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/berth-dev/berth/api/vsphere/v1beta1"
@@ -31,23 +31,28 @@ type VSphereUser struct {
 	Consumer
 	// Template that it names, nil if it does not exist.
 	Template *v1beta1.VSphereMachineTemplate
+	// Placements are the failure domains that its machines may go to.
+	Placements []VSpherePlacement
 }
 
 // VSphereMachineConfigPool judges a new pool (old is nil) or a changed one.
 func VSphereMachineConfigPool(old, pool *v1beta1.VSphereMachineConfigPool, w VSpherePoolWorld) Verdict {
 	var v Verdict
-	if pool.DeletionTimestamp != nil || (old != nil && reflect.DeepEqual(old.Spec, pool.Spec)) {
+	if pool.DeletionTimestamp != nil || (old != nil && equality.Semantic.DeepEqual(old.Spec, pool.Spec)) {
 		return v // never in the way of a finalizer, a label or a deletion
+	}
+	if old != nil {
+		// What is forbidden is said once, and the rest is judged as if that had been left alone.
+		v.Merge(allocatedSlots(old, pool))
+		pool = restored(old, pool)
 	}
 	v.Merge(poolClusterRef(old, pool, w))
 
 	configs := field.NewPath("spec", "configs")
 	if len(pool.Spec.Configs) == 0 {
-		v.refuse(field.Required(configs, "a pool needs at least one slot"))
+		v.refuse(field.Required(configs, "a pool needs at least one slot; list a place for each machine"))
 	}
-	if h := pool.Spec.ReleaseDelayHours; h != nil && *h < 0 {
-		v.refuse(field.Invalid(field.NewPath("spec", "releaseDelayHours"), *h, "must be 0 (reclaim disks of a released slot at once) or more; leave it out for 24"))
-	}
+	v.Merge(releaseDelay(old, pool))
 
 	before := slotsByName(old)
 	endpoint := ""
@@ -58,18 +63,29 @@ func VSphereMachineConfigPool(old, pool *v1beta1.VSphereMachineConfigPool, w VSp
 	for i := range pool.Spec.Configs {
 		slot, path := &pool.Spec.Configs[i], configs.Index(i)
 		was, existed := before[slot.Hostname]
-		untouched := existed && reflect.DeepEqual(was, slot)
+		untouched := existed && equality.Semantic.DeepEqual(was, slot)
 		one, addresses := poolSlot(path, slot, endpoint)
 		v.add(untouched, one.Errors)
 		v.Warnings = append(v.Warnings, one.Warnings...)
 		places = append(places, place{path: path, slot: slot, untouched: untouched, addresses: addresses})
 	}
 	v.Merge(uniquePlaces(pool, places, w.Pools))
-	if old != nil {
-		v.Merge(allocatedSlots(old, pool))
-	}
 	v.Merge(poolLayout(old, pool))
 	v.Merge(poolUsers(pool, w))
+	return v
+}
+
+// releaseDelay checks the grace period of released slots.
+func releaseDelay(old, pool *v1beta1.VSphereMachineConfigPool) Verdict {
+	var v Verdict
+	h, path := pool.Spec.ReleaseDelayHours, field.NewPath("spec", "releaseDelayHours")
+	switch {
+	case h == nil:
+	case *h < 0:
+		v.refuse(field.Invalid(path, *h, "must be 0 (the disks of a released slot are deleted at once) or more; leave it out for 24"))
+	case *h == 0 && (old == nil || old.Spec.ReleaseDelayHours == nil || *old.Spec.ReleaseDelayHours != 0):
+		v.warn(path, "0 leaves no time to think again: the persistent disks of a slot are deleted as soon as its machine is gone for good, and scaling in by mistake costs their data; leave it out for 24")
+	}
 	return v
 }
 
@@ -81,7 +97,7 @@ func VSphereMachineConfigPoolDelete(pool *v1beta1.VSphereMachineConfigPool) Verd
 		for i := range pool.Spec.Configs {
 			if why := allocation(pool, pool.Spec.Configs[i].Hostname); why != "" {
 				v.refuse(field.Forbidden(field.NewPath("status", "configStatuses"), fmt.Sprintf(
-					"cannot delete pool %s/%s while its slots are %s", pool.Namespace, pool.Name, why)))
+					"cannot delete pool while its %d slot(s) are %s", len(pool.Spec.Configs), why)))
 				return v
 			}
 		}
@@ -98,7 +114,7 @@ func VSphereMachineConfigPoolDelete(pool *v1beta1.VSphereMachineConfigPool) Verd
 	if len(held) > 0 {
 		slices.Sort(held)
 		v.refuse(field.Forbidden(field.NewPath("status", "configStatuses"), fmt.Sprintf(
-			"cannot delete pool %s/%s while %d slot(s) are still in use: %s; delete or scale down their owner first", pool.Namespace, pool.Name, len(held), strings.Join(held, ", "))))
+			"cannot delete pool while %d slot(s) are still in use: %s; delete or scale down their owner first", len(held), strings.Join(held, ", "))))
 	}
 	return v
 }
@@ -110,23 +126,38 @@ func poolClusterRef(old, pool *v1beta1.VSphereMachineConfigPool, w VSpherePoolWo
 		v.refuse(field.Required(path.Child("name"), "must be set to the name of the Cluster that the pool belongs to"))
 	}
 	if ref.APIVersion != "" {
-		if gv, err := schema.ParseGroupVersion(ref.APIVersion); err != nil || gv.Group != clusterGroup {
+		if groupOf(ref.APIVersion) != clusterGroup {
 			v.refuse(field.Invalid(path.Child("apiVersion"), ref.APIVersion, "must be of the group cluster.x-k8s.io, such as cluster.x-k8s.io/v1beta2, or be left out"))
 		}
 	}
 	if ref.Kind != "Cluster" {
-		v.refuse(field.Invalid(path.Child("kind"), ref.Kind, "must be Cluster"))
+		v.refuse(field.Invalid(path.Child("kind"), ref.Kind, "must be Cluster; the infrastructure cluster is found through it"))
 	}
 	if ref.Namespace != "" && ref.Namespace != pool.Namespace {
-		v.refuse(field.Invalid(path.Child("namespace"), ref.Namespace, fmt.Sprintf("must match the pool's namespace %s, where its Cluster and machines live", pool.Namespace)))
+		v.refuse(field.Invalid(path.Child("namespace"), ref.Namespace, fmt.Sprintf("must match pool namespace %s, where its Cluster and machines live; correct it or leave it out", pool.Namespace)))
+	}
+	if old == nil {
+		v.Merge(clusterName(path.Child("name"), ref.Name))
 	}
 	if old != nil && !sameClusterRef(old, pool) && old.Status.ConsumerRef != nil {
 		c := old.Status.ConsumerRef
-		v.refuse(field.Forbidden(path, fmt.Sprintf("cannot change clusterRef from %s to %s while consumerRef is set (%s %s/%s); delete that first, or make a pool of another name",
+		v.refuse(field.Forbidden(path, fmt.Sprintf("cannot change clusterRef while consumerRef is set: from %s to %s, and %s %s/%s uses the pool; delete that first, or make a pool of another name",
 			old.Spec.ClusterRef.Name, ref.Name, c.Kind, c.Namespace, c.Name)))
 	}
 	return v
 }
+
+// clusterName warns about names that belong to the cluster that manages the others.
+func clusterName(path *field.Path, name string) Verdict {
+	var v Verdict
+	if name == managementCluster || strings.HasPrefix(name, managementCluster+"-") {
+		v.warn(path, "%q is a name for the management cluster itself: a workload cluster must not be named %s, or start with %s-; choose another name unless this is that cluster", name, managementCluster, managementCluster)
+	}
+	return v
+}
+
+// managementCluster is what the cluster that runs Berth is called where it manages itself.
+const managementCluster = "global"
 
 // sameClusterRef compares what a reference means: versions and an empty namespace make no difference.
 func sameClusterRef(a, b *v1beta1.VSphereMachineConfigPool) bool {
@@ -150,12 +181,25 @@ func poolSlot(path *field.Path, slot *v1beta1.VSphereMachineConfig, endpoint str
 	var v Verdict
 	v.Errors = append(v.Errors, HostName(path.Child("hostname"), slot.Hostname)...)
 	v.Merge(SlotDisks(path, slot.Hostname, slotDisks(path, slot)))
-
 	if slot.Network == nil {
 		v.refuse(field.Required(path.Child("network"), fmt.Sprintf("slot %s needs network.primary with a networkName", slot.Hostname)))
 		return v, nil
 	}
+	network, addresses := slotNetwork(path, slot, endpoint)
+	for _, err := range network.Errors {
+		if !strings.Contains(err.Detail, "slot "+slot.Hostname) {
+			err.Detail = fmt.Sprintf("slot %s: %s", slot.Hostname, err.Detail)
+		}
+	}
+	v.Merge(network)
+	return v, addresses
+}
+
+// slotNetwork checks the interfaces of a slot.
+func slotNetwork(path *field.Path, slot *v1beta1.VSphereMachineConfig, endpoint string) (Verdict, []placedAddress) {
+	var v Verdict
 	var addresses []placedAddress
+	routes := map[Family]*field.Path{}
 	for i, nic := range slotNICs(path, slot) {
 		d := nic.device
 		if d.NetworkName == "" {
@@ -168,11 +212,24 @@ func poolSlot(path *field.Path, slot *v1beta1.VSphereMachineConfig, endpoint str
 			{"ip", d.IP, "gateway", d.Gateway, IPv4},
 			{"ipv6", d.IPv6, "ipv6Gateway", d.IPv6Gateway, IPv6},
 		} {
-			addr, errs := Address(nic.path.Child(a.field), a.value, nic.path.Child(a.gatewayField), a.gateway, a.family, endpoint)
+			gateway := nic.path.Child(a.gatewayField)
+			addr, errs := Address(nic.path.Child(a.field), a.value, gateway, a.gateway, a.family, endpoint)
 			v.Errors = append(v.Errors, errs...)
-			if addr.IsValid() {
-				addresses = append(addresses, placedAddress{path: nic.path.Child(a.field), addr: addr, network: d.NetworkName, primary: i == 0})
+			if a.gateway != "" {
+				if first := routes[a.family]; first != nil {
+					v.warn(gateway, "slot %s has a gateway at %s already: a machine uses one default route for each family, and which one is not sure; keep the gateway of one interface", slot.Hostname, first)
+				} else {
+					routes[a.family] = gateway
+				}
 			}
+			if !addr.IsValid() {
+				continue
+			}
+			placed := placedAddress{path: nic.path.Child(a.field), addr: addr, network: d.NetworkName, primary: i == 0}
+			if gw, err := netip.ParseAddr(a.gateway); err == nil {
+				placed.gateway, placed.gatewayPath = gw, gateway
+			}
+			addresses = append(addresses, placed)
 		}
 		v.Errors = append(v.Errors, NameServers(nic.path.Child("dns"), d.DNS)...)
 	}

@@ -3,10 +3,10 @@ package rules
 import (
 	"cmp"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/berth-dev/berth/api/vsphere/v1beta1"
@@ -93,7 +93,7 @@ func allocatedNetwork(path *field.Path, was, now *v1beta1.VSphereMachineConfig, 
 		}
 	}
 	a.IP, a.IPv6, b.IP, b.IPv6 = "", "", "", ""
-	if !reflect.DeepEqual(a, b) || !reflect.DeepEqual(was.Network.Additional, now.Network.Additional) {
+	if !equality.Semantic.DeepEqual(a, b) || !equality.Semantic.DeepEqual(was.Network.Additional, now.Network.Additional) {
 		v.warn(path.Child("network"), "slot %s is %s: the change takes effect when its machine is replaced", was.Hostname, state)
 	}
 	return v
@@ -136,6 +136,12 @@ func allocatedPersistent(path *field.Path, was, now *v1beta1.VSphereMachineConfi
 		if a.FSFormat != b.FSFormat {
 			v.warn(p.Child("fsFormat"), "disk %q of slot %s keeps its file system: only a blank disk is formatted, as %q", a.Name, was.Hostname, b.FSFormat)
 		}
+		if !equality.Semantic.DeepEqual(a.MountOptions, b.MountOptions) {
+			v.warn(p.Child("mountOptions"), "slot %s is %s: new mount options of disk %q take effect when its machine is replaced", was.Hostname, state, a.Name)
+		}
+		if wipes(b) && !wipes(a) {
+			v.warn(p.Child("wipeFilesystem"), "slot %s is %s: disk %q will be emptied on the first start of the next machine, and every one after it; leave it false to keep the data", was.Hostname, state, a.Name)
+		}
 		if a.VolumePath != b.VolumePath || a.DiskUUID != b.DiskUUID {
 			v.warn(p, "volumePath and diskUUID of disk %q of slot %s are a record of older versions: the change has no effect, status.persistentDiskStatuses counts", a.Name, was.Hostname)
 		}
@@ -154,7 +160,11 @@ func allocatedEphemeral(path *field.Path, was, now *v1beta1.VSphereMachineConfig
 	left := map[string]bool{}
 	for i, d := range now.EphemeralDisks {
 		left[d.Name] = true
-		if !slices.ContainsFunc(was.EphemeralDisks, func(e v1beta1.EphemeralDisk) bool { return e.Name == d.Name }) {
+		n := slices.IndexFunc(was.EphemeralDisks, func(e v1beta1.EphemeralDisk) bool { return e.Name == d.Name })
+		switch {
+		case n >= 0 && !equality.Semantic.DeepEqual(was.EphemeralDisks[n], d):
+			v.warn(list.Index(i), "slot %s is %s: the change of ephemeral disk %q takes effect when its machine is replaced", was.Hostname, state, d.Name)
+		case n < 0:
 			v.warn(list.Index(i), "slot %s is %s: disk %q will be created when its machine is replaced, the running machine does not get it", was.Hostname, state, d.Name)
 		}
 	}
@@ -164,6 +174,50 @@ func allocatedEphemeral(path *field.Path, was, now *v1beta1.VSphereMachineConfig
 		}
 	}
 	return v
+}
+
+func wipes(d v1beta1.PersistentDisk) bool { return d.WipeFilesystem != nil && *d.WipeFilesystem }
+
+// restored is the changed pool with everything put back that allocatedSlots forbids to change, so that a forbidden edit is not
+// judged a second time by rules that would only be about its spelling.
+func restored(old, pool *v1beta1.VSphereMachineConfigPool) *v1beta1.VSphereMachineConfigPool {
+	pool = pool.DeepCopy()
+	before := slotsByName(old)
+	for i := range pool.Spec.Configs {
+		now := &pool.Spec.Configs[i]
+		was := before[now.Hostname]
+		if was == nil || allocation(old, now.Hostname) == "" {
+			continue
+		}
+		if was.Network != nil && now.Network != nil {
+			a, b := &was.Network.Primary, &now.Network.Primary
+			if a.IP != b.IP {
+				b.IP, b.Gateway = a.IP, a.Gateway
+			}
+			if a.IPv6 != b.IPv6 {
+				b.IPv6, b.IPv6Gateway = a.IPv6, a.IPv6Gateway
+			}
+		}
+		for _, a := range was.PersistentDisks {
+			for j := range now.PersistentDisks {
+				if b := &now.PersistentDisks[j]; a.Name == b.Name {
+					restoreDisk(a, b)
+				}
+			}
+		}
+	}
+	return pool
+}
+
+func restoreDisk(was v1beta1.PersistentDisk, now *v1beta1.PersistentDisk) {
+	now.SizeGiB, now.Datastore = was.SizeGiB, was.Datastore
+	if was.UnitNumber != nil && now.UnitNumber != nil {
+		now.UnitNumber = was.UnitNumber
+	}
+	if !SamePath(was.MountPath, now.MountPath) {
+		// How a disk is used belongs to where it is mounted.
+		now.MountPath, now.FSFormat, now.MountOptions, now.WipeFilesystem = was.MountPath, was.FSFormat, was.MountOptions, was.WipeFilesystem
+	}
 }
 
 // poolLayout warns about slots whose disks differ from those of the others.

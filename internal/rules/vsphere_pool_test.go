@@ -127,10 +127,11 @@ func TestVSpherePoolOnItsOwn(t *testing.T) {
 		{"VS-W2", "group of the cluster", func(p *v1beta1.VSphereMachineConfigPool) { p.Spec.ClusterRef.APIVersion = "example.com/v1" }, rules.VSpherePoolWorld{}, refused(field.ErrorTypeInvalid, "spec.clusterRef.apiVersion", "cluster.x-k8s.io")},
 		{"VS-W2", "any version of the cluster", func(p *v1beta1.VSphereMachineConfigPool) { p.Spec.ClusterRef.APIVersion = "cluster.x-k8s.io/v1beta2" }, rules.VSpherePoolWorld{}, accepted},
 		{"VS-W3", "kind of the cluster", func(p *v1beta1.VSphereMachineConfigPool) { p.Spec.ClusterRef.Kind = "VSphereCluster" }, rules.VSpherePoolWorld{}, refused(field.ErrorTypeInvalid, "spec.clusterRef.kind", "must be Cluster")},
-		{"VS-W4", "namespace of the cluster", func(p *v1beta1.VSphereMachineConfigPool) { p.Spec.ClusterRef.Namespace = "elsewhere" }, rules.VSpherePoolWorld{}, refused(field.ErrorTypeInvalid, "spec.clusterRef.namespace", "must match the pool's namespace ns")},
+		{"VS-W4", "namespace of the cluster", func(p *v1beta1.VSphereMachineConfigPool) { p.Spec.ClusterRef.Namespace = "elsewhere" }, rules.VSpherePoolWorld{}, refused(field.ErrorTypeInvalid, "spec.clusterRef.namespace", "must match pool namespace ns")},
 		{"VS-W6", "no slots", func(p *v1beta1.VSphereMachineConfigPool) { p.Spec.Configs = nil }, rules.VSpherePoolWorld{}, refused(field.ErrorTypeRequired, "spec.configs", "at least one")},
 		{"VS-W7", "no host name", first(func(s *v1beta1.VSphereMachineConfig) { s.Hostname = "" }), rules.VSpherePoolWorld{}, refused(field.ErrorTypeRequired, slot+".hostname", "host name")},
 		{"VS-W7", "upper case", first(func(s *v1beta1.VSphereMachineConfig) { s.Hostname = "W-1" }), rules.VSpherePoolWorld{}, refused(field.ErrorTypeInvalid, slot+".hostname", "lower")},
+		{"VS-W7", "an address as the host name", first(func(s *v1beta1.VSphereMachineConfig) { s.Hostname = "192.0.2.31" }), rules.VSpherePoolWorld{}, refused(field.ErrorTypeInvalid, slot+".hostname", "an address and not a name")},
 		{"decision D9", "a label of 64 characters", first(func(s *v1beta1.VSphereMachineConfig) { s.Hostname = strings.Repeat("w", 64) + ".example" }), rules.VSpherePoolWorld{}, refused(field.ErrorTypeInvalid, slot+".hostname", "label")},
 		{"decision D9", "two slots with one short name", func(p *v1beta1.VSphereMachineConfigPool) {
 			p.Spec.Configs[0].Hostname, p.Spec.Configs[1].Hostname = "w.a.example", "w.b.example"
@@ -153,6 +154,19 @@ func TestVSpherePoolOnItsOwn(t *testing.T) {
 		{"decision D10", "the network's own address", primary(func(d *v1beta1.MachineConfigNetworkDevice) { d.IP = "192.0.2.0/24" }), rules.VSpherePoolWorld{}, refused(field.ErrorTypeInvalid, slot+".network.primary.ip", "the network's own address")},
 		{"decision D10", "broadcast", primary(func(d *v1beta1.MachineConfigNetworkDevice) { d.IP = "192.0.2.63/26" }), rules.VSpherePoolWorld{}, refused(field.ErrorTypeInvalid, slot+".network.primary.ip", "broadcast")},
 		{"decision D10", "the gateway's address", primary(func(d *v1beta1.MachineConfigNetworkDevice) { d.IP = "192.0.2.1/24" }), rules.VSpherePoolWorld{}, refused(field.ErrorTypeInvalid, slot+".network.primary.ip", "gateway")},
+		{"decision D10", "the gateway of another slot", func(p *v1beta1.VSphereMachineConfigPool) {
+			p.Spec.Configs[1].Network.Primary.IP, p.Spec.Configs[1].Network.Primary.Gateway = "192.0.2.1/24", ""
+		}, rules.VSpherePoolWorld{}, refused(field.ErrorTypeInvalid, "spec.configs[1].network.primary.ip", "slot w-2 cannot have it, it is the gateway that slot w-1")},
+		{"decision D10", "a gateway that is another slot's address", func(p *v1beta1.VSphereMachineConfigPool) {
+			p.Spec.Configs[0].Network.Primary.Gateway = ""
+			p.Spec.Configs[1].Network.Primary.Gateway = "192.0.2.31"
+		}, rules.VSpherePoolWorld{}, refused(field.ErrorTypeInvalid, "spec.configs[1].network.primary.gateway", "it is the address of slot w-1")},
+		{"VS-R49", "a default route by each of two interfaces", first(func(s *v1beta1.VSphereMachineConfig) {
+			s.Network.Additional = []v1beta1.MachineConfigNetworkDevice{{NetworkName: "pg-stor", IP: "198.51.100.31/24", Gateway: "198.51.100.1"}}
+		}), rules.VSpherePoolWorld{}, warned("one default route")},
+		{"VS-R62", "a cluster with the name of the management cluster", func(p *v1beta1.VSphereMachineConfigPool) { p.Spec.ClusterRef.Name = "global-a" }, rules.VSpherePoolWorld{}, warned("must not be named global")},
+		{"VS-R62", "a cluster with a similar name", func(p *v1beta1.VSphereMachineConfigPool) { p.Spec.ClusterRef.Name = "globally" }, rules.VSpherePoolWorld{}, accepted},
+		{"VS-R28", "no grace period", func(p *v1beta1.VSphereMachineConfigPool) { p.Spec.ReleaseDelayHours = ptr.To(0) }, rules.VSpherePoolWorld{}, warned("deleted as soon as")},
 		{"decision D10", "the control plane endpoint", func(*v1beta1.VSphereMachineConfigPool) {}, endpoint, refused(field.ErrorTypeInvalid, slot+".network.primary.ip", "control plane endpoint")},
 		{"decision D10", "a further interface in the same network", first(func(s *v1beta1.VSphereMachineConfig) {
 			s.Network.Additional = []v1beta1.MachineConfigNetworkDevice{{NetworkName: "pg-node", IP: "192.0.2.32/24"}}
@@ -188,7 +202,7 @@ func TestVSpherePoolOnItsOwn(t *testing.T) {
 			for i := range 29 {
 				s.PersistentDisks = append(s.PersistentDisks, v1beta1.PersistentDisk{Name: "d" + string(rune('a'+i%26)) + string(rune('a'+i/26)), SizeGiB: 1})
 			}
-		}), rules.VSpherePoolWorld{}, refused(field.ErrorTypeTooMany, slot, "29")},
+		}), rules.VSpherePoolWorld{}, refused(field.ErrorTypeInvalid, slot, "slot w-1 declares 30 disks")},
 		{"VS-W26", "a layout of its own", first(func(s *v1beta1.VSphereMachineConfig) { s.PersistentDisks = s.PersistentDisks[:1] }), rules.VSpherePoolWorld{}, warned("same layout")},
 	} {
 		t.Run(c.id+" "+c.name, func(t *testing.T) {
@@ -233,6 +247,15 @@ func TestVSpherePoolUpdate(t *testing.T) {
 		{"VS-W25", "an ephemeral disk is added", first(func(s *v1beta1.VSphereMachineConfig) {
 			s.EphemeralDisks = append(s.EphemeralDisks, v1beta1.EphemeralDisk{Name: "more", SizeGiB: 1})
 		}), rules.VSpherePoolWorld{}, warned(`disk "more" will be created`)},
+		{"VS-R13", "wipeFilesystem is switched on", disk(func(d *v1beta1.PersistentDisk) { d.WipeFilesystem = ptr.To(true) }), rules.VSpherePoolWorld{}, warned(`disk "var-cpaas" will be emptied`)},
+		{"VS-W24", "mount options change", disk(func(d *v1beta1.PersistentDisk) { d.MountOptions = []string{"noatime"} }), rules.VSpherePoolWorld{}, warned("take effect when its machine is replaced")},
+		{"VS-W24", "an ephemeral disk grows", first(func(s *v1beta1.VSphereMachineConfig) { s.EphemeralDisks[0].SizeGiB++ }), rules.VSpherePoolWorld{}, warned(`the change of ephemeral disk "var-lib-kubelet" takes effect`)},
+		{"VS-R50", "an empty list of further interfaces is none", first(func(s *v1beta1.VSphereMachineConfig) {
+			s.Network.Additional = []v1beta1.MachineConfigNetworkDevice{}
+		}), rules.VSpherePoolWorld{}, accepted},
+		{"VS-R49", "a further interface", first(func(s *v1beta1.VSphereMachineConfig) {
+			s.Network.Additional = []v1beta1.MachineConfigNetworkDevice{{NetworkName: "pg-stor", IP: "198.51.100.31/24"}}
+		}), rules.VSpherePoolWorld{}, warned("takes effect when its machine is replaced")},
 		{"VS-A13", "name servers change", first(func(s *v1beta1.VSphereMachineConfig) { s.Network.Primary.DNS = nil }), rules.VSpherePoolWorld{}, warned("takes effect when its machine is replaced")},
 	}
 	for _, state := range []v1beta1.ConfigState{v1beta1.ConfigStateInUse, v1beta1.ConfigStateReleased} {
@@ -253,6 +276,31 @@ func TestVSpherePoolUpdate(t *testing.T) {
 		}
 	})
 
+	t.Run("VS-R17 one wrong edit of an allocated slot is one sentence", func(t *testing.T) {
+		for name, edit := range map[string]func(*v1beta1.VSphereMachineConfig){
+			"an address without prefix length": func(s *v1beta1.VSphereMachineConfig) { s.Network.Primary.IP = "192.0.2.99" },
+			"no address":                       func(s *v1beta1.VSphereMachineConfig) { s.Network.Primary.IP = "" },
+			"the address of another slot":      func(s *v1beta1.VSphereMachineConfig) { s.Network.Primary.IP = "192.0.2.32/24" },
+			"another network": func(s *v1beta1.VSphereMachineConfig) {
+				s.Network.Primary.IP, s.Network.Primary.Gateway = "198.51.100.9/24", "198.51.100.1"
+			},
+			"a size of nothing":             func(s *v1beta1.VSphereMachineConfig) { s.PersistentDisks[0].SizeGiB = 0 },
+			"a mount path that is relative": func(s *v1beta1.VSphereMachineConfig) { s.PersistentDisks[0].MountPath = "data" },
+			"the mount path of another disk": func(s *v1beta1.VSphereMachineConfig) {
+				s.PersistentDisks[0].MountPath = "/var/lib/kubelet"
+			},
+			"a disk that becomes raw": func(s *v1beta1.VSphereMachineConfig) {
+				s.PersistentDisks[0].MountPath, s.PersistentDisks[0].FSFormat = "", ""
+			},
+			"the controller's unit": func(s *v1beta1.VSphereMachineConfig) { s.PersistentDisks[0].UnitNumber = ptr.To[int32](7) },
+		} {
+			old, pool := inState(v1beta1.ConfigStateInUse), inState(v1beta1.ConfigStateInUse)
+			edit(&pool.Spec.Configs[0])
+			v := rules.VSphereMachineConfigPool(old, pool, rules.VSpherePoolWorld{})
+			NewWithT(t).Expect(v.Errors).To(HaveLen(1), name)
+			NewWithT(t).Expect(v.Errors[0].Type).To(Equal(field.ErrorTypeForbidden), name)
+		}
+	})
 	t.Run("the states of the new object count for nothing", func(t *testing.T) {
 		old, pool := inState(v1beta1.ConfigStateInUse), inState(v1beta1.ConfigStateAvailable)
 		pool.Spec.Configs = pool.Spec.Configs[1:]
@@ -288,8 +336,10 @@ func TestVSpherePoolUpdate(t *testing.T) {
 	})
 	t.Run("VS-R48 the grace period may change at any time", func(t *testing.T) {
 		old, pool := inState(v1beta1.ConfigStateInUse), inState(v1beta1.ConfigStateInUse)
-		pool.Spec.ReleaseDelayHours = ptr.To(0)
+		pool.Spec.ReleaseDelayHours = ptr.To(48)
 		accepted.check(t, rules.VSphereMachineConfigPool(old, pool, rules.VSpherePoolWorld{}))
+		pool.Spec.ReleaseDelayHours = ptr.To(0)
+		warned("scaling in by mistake costs their data").check(t, rules.VSphereMachineConfigPool(old, pool, rules.VSpherePoolWorld{}))
 		pool.Spec.ReleaseDelayHours = ptr.To(-1)
 		refused(field.ErrorTypeInvalid, "spec.releaseDelayHours", "0").check(t, rules.VSphereMachineConfigPool(old, pool, rules.VSpherePoolWorld{}))
 	})

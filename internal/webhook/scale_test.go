@@ -60,7 +60,7 @@ func TestControlPlaneScale(t *testing.T) {
 
 	// A template that is gone hides whether there is a pool.
 	g.Expect(k8s.Delete(ctx, newTemplate(ns, "cp", "cp"))).To(Succeed())
-	g.Expect(scale(ctx, c, kcp, 1)).To(MatchError(ContainSubstring("referenced VSphereMachineTemplate " + ns + "/cp does not exist")))
+	g.Expect(scale(ctx, c, kcp, 1)).To(MatchError(ContainSubstring("referenced VSphereMachineTemplate does not exist: " + ns + "/cp")))
 
 	// Without a pool, and with machines of others, every number is fine; and what is not there is not there.
 	g.Expect(k8s.Create(ctx, newTemplate(ns, "cp", ""))).To(Succeed())

@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -32,6 +33,9 @@ import (
 	"github.com/berth-dev/berth/internal/tools"
 	"github.com/berth-dev/berth/internal/webhook"
 )
+
+// unguarded is a label that exempts a namespace from admission, as if the webhooks were off there.
+const unguarded = "unguarded"
 
 // patience bounds every wait for a condition.
 const patience = 30 * time.Second
@@ -124,6 +128,13 @@ func newEnvironment(scheme *runtime.Scheme) (*envtest.Environment, error) {
 	mutating, validating, err := configurations()
 	if err != nil {
 		return nil, err
+	}
+	letThrough := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: unguarded, Operator: metav1.LabelSelectorOpDoesNotExist}}}
+	for i := range mutating.Webhooks {
+		mutating.Webhooks[i].NamespaceSelector = letThrough
+	}
+	for i := range validating.Webhooks {
+		validating.Webhooks[i].NamespaceSelector = letThrough
 	}
 	e.WebhookInstallOptions.MutatingWebhooks = []*admissionv1.MutatingWebhookConfiguration{mutating}
 	e.WebhookInstallOptions.ValidatingWebhooks = []*admissionv1.ValidatingWebhookConfiguration{validating}

@@ -13,6 +13,7 @@ import (
 )
 
 func setupPool(mgr ctrl.Manager, w judge.World) error {
+	mgr.GetWebhookServer().Register(pathPoolEarly, &admission.Webhook{Handler: &earlyPool{world: w}})
 	return ctrl.NewWebhookManagedBy(mgr, &v1beta1.VSphereMachineConfigPool{}).
 		WithValidator(&validator[*v1beta1.VSphereMachineConfigPool]{
 			judge: w.VSphereMachineConfigPool,
@@ -37,6 +38,7 @@ func setupMachines(mgr ctrl.Manager, w judge.World) error {
 		return err
 	}
 
+	mgr.GetWebhookServer().Register(pathMachineDeleted, &admission.Webhook{Handler: &machineDeleted{world: w}})
 	if err := ctrl.NewWebhookManagedBy(mgr, &v1beta1.VSphereMachine{}).
 		WithDefaulter(defaulter[*v1beta1.VSphereMachine](func(m *v1beta1.VSphereMachine) { rules.DefaultVSphereMachine(&m.Spec) })).
 		WithValidator(&validator[*v1beta1.VSphereMachine]{judge: alone(rules.VSphereMachine)}).

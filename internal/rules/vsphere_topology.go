@@ -1,0 +1,103 @@
+package rules
+
+import (
+	"cmp"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/berth-dev/berth/api/vsphere/v1beta1"
+)
+
+// VSpherePlacement is a deployment zone, by the name that a Machine has in failureDomain, with what it leads to.
+type VSpherePlacement struct {
+	Zone string
+	// Domain of the zone, nil if the zone or its failure domain does not exist.
+	Domain *v1beta1.VSphereFailureDomain
+}
+
+// networks that the failure domain names, in the order of the interfaces.
+func (p VSpherePlacement) networks() []string {
+	t := p.Domain.Spec.Topology
+	if len(t.Networks) > 0 {
+		return t.Networks
+	}
+	var names []string
+	for _, n := range t.NetworkConfigurations {
+		names = append(names, n.NetworkName)
+	}
+	return names
+}
+
+// quarrels says in what a failure domain contradicts a template, or the slots of the pool that a machine could get there. Interface
+// for interface the three describe one thing (VS-R43); where they disagree, no machine is made. pool may be nil.
+func (p VSpherePlacement) quarrels(t *v1beta1.VSphereMachineTemplate, pool *v1beta1.VSphereMachineConfigPool) []string {
+	if p.Domain == nil {
+		return nil
+	}
+	var out []string
+	networks := p.networks()
+	if n := len(t.Spec.Template.Spec.Network.Devices); len(networks) > 0 && len(networks) != n {
+		out = append(out, fmt.Sprintf("failure domain %s of zone %s names %d network(s) %v, template %s has %d device(s): no machine is made until both are the same",
+			p.Domain.Name, p.Zone, len(networks), networks, t.Name, n))
+	}
+	if pool == nil {
+		return out
+	}
+	for i := range pool.Spec.Configs {
+		slot := &pool.Spec.Configs[i]
+		if !p.fits(pool, slot) {
+			continue
+		}
+		if slot.Network != nil && len(networks) > 0 && slot.Network.Primary.NetworkName != networks[0] {
+			out = append(out, fmt.Sprintf("slot %s of pool %s/%s names the primary network %q, failure domain %s of zone %s names %q: no machine is made there until both are the same",
+				slot.Hostname, pool.Namespace, pool.Name, slot.Network.Primary.NetworkName, p.Domain.Name, p.Zone, networks[0]))
+			break
+		}
+	}
+	return out
+}
+
+// fits reports whether a slot lies in the failure domain's datacenter.
+func (p VSpherePlacement) fits(pool *v1beta1.VSphereMachineConfigPool, slot *v1beta1.VSphereMachineConfig) bool {
+	where := cmp.Or(slot.Datacenter, pool.Spec.Datacenter)
+	return where == "" || where == v1beta1.AnyDatacenter || where == p.Domain.Spec.Topology.Datacenter
+}
+
+// deserted says that a pool has no slot in the failure domain, "" if it has. Slots may be added later.
+func (p VSpherePlacement) deserted(pool *v1beta1.VSphereMachineConfigPool) string {
+	if p.Domain == nil || pool == nil {
+		return ""
+	}
+	for i := range pool.Spec.Configs {
+		if p.fits(pool, &pool.Spec.Configs[i]) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("no slot of pool %s/%s is in datacenter %q of failure domain %s, zone %s: machines there wait until one is added",
+		pool.Namespace, pool.Name, p.Domain.Spec.Topology.Datacenter, p.Domain.Name, p.Zone)
+}
+
+// consumerPlacements checks an owner of machines against the failure domains that its machines may go to. What it names itself, when
+// it is new, must fit; a control plane is spread over what there is, and a change may be a way back to what worked before.
+func consumerPlacements(old, c *Consumer, w VSphereConsumerWorld) Verdict {
+	var v Verdict
+	at := cmp.Or(c.Paths.FailureDomain, c.Paths.Template)
+	for _, p := range w.Placements {
+		if p.Domain == nil {
+			v.warn(at, "zone %s, or the VSphereFailureDomain that it names, does not exist: machines of %s wait until both do", p.Zone, c)
+			continue
+		}
+		for _, text := range p.quarrels(w.Template, w.Pool) {
+			if old == nil && c.FailureDomain == p.Zone {
+				v.refuse(field.Invalid(at, p.Zone, text+"; correct the one that is wrong"))
+				continue
+			}
+			v.warn(at, "%s", text)
+		}
+		if text := p.deserted(w.Pool); text != "" {
+			v.warn(at, "%s", text)
+		}
+	}
+	return v
+}
