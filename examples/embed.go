@@ -1,5 +1,6 @@
 // Package examples carries the ready manifests of this directory inside Berth's programs, one directory per platform and
-// version of the Cluster API types: vsphere/v1beta1 and vsphere/v1beta2 describe the same cluster.
+// example: vsphere/v1beta1 and vsphere/v1beta2 describe the same cluster in two versions of the Cluster API types, the others are
+// variants of it.
 package examples
 
 import "embed"

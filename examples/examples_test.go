@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +17,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	bootstrapv1beta1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta1"
 	bootstrapv1beta2 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1beta1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta1"
@@ -38,6 +41,15 @@ var files = []string{
 }
 
 var flavours = []string{"v1beta1", "v1beta2"}
+
+// variants are v1beta1 with one thing changed, by the files in which it is.
+var variants = map[string][]string{
+	"second-nic": {
+		"15-vspheremachineconfigpool-control-plane.yaml", "16-vspheremachinetemplate-control-plane.yaml",
+		"17-vspheremachineconfigpool-worker.yaml", "18-vspheremachinetemplate-worker.yaml",
+	},
+	"legacy-disks": {"15-vspheremachineconfigpool-control-plane.yaml", "17-vspheremachineconfigpool-worker.yaml"},
+}
 
 // set is a flavour of the example, decoded.
 type set struct {
@@ -108,7 +120,7 @@ func fitsSchema(t *testing.T, name string, obj *unstructured.Unstructured) {
 
 // TestExamplesAreAccepted parses every example as strictly as the API server does and asks the rules about all of it.
 func TestExamplesAreAccepted(t *testing.T) {
-	for _, flavour := range flavours {
+	for _, flavour := range slices.Concat(flavours, slices.Sorted(maps.Keys(variants))) {
 		t.Run(flavour, func(t *testing.T) {
 			g := NewWithT(t)
 			s := load(t, flavour)
@@ -156,6 +168,55 @@ func TestFlavoursDescribeOneCluster(t *testing.T) {
 		b, err := json.Marshal(pair[1])
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(string(a)).To(MatchJSON(string(b)))
+	}
+}
+
+// TestVariantsChangeOneThing: a variant is the example and nothing else, apart from the files that make the difference.
+func TestVariantsChangeOneThing(t *testing.T) {
+	base := load(t, "v1beta1").texts
+	for variant, changed := range variants {
+		texts := load(t, variant).texts
+		for _, file := range files {
+			if slices.Contains(changed, file) {
+				NewWithT(t).Expect(texts[file]).NotTo(Equal(base[file]), "%s/%s", variant, file)
+			} else {
+				NewWithT(t).Expect(texts[file]).To(Equal(base[file]), "%s/%s", variant, file)
+			}
+		}
+	}
+}
+
+// TestSecondNIC: slots and templates agree about the interfaces, and there is one default route (VS-R43, VS-R49).
+func TestSecondNIC(t *testing.T) {
+	g := NewWithT(t)
+	s := load(t, "second-nic")
+	for name, pool := range s.pools {
+		for _, slot := range pool.Spec.Configs {
+			g.Expect(slot.Network.Additional).To(HaveLen(1), slot.Hostname)
+			g.Expect(slot.Network.Additional[0].NetworkName).To(Equal("pg-stor"), slot.Hostname)
+			g.Expect(slot.Network.Additional[0].Gateway).To(BeEmpty(), slot.Hostname)
+		}
+		g.Expect(s.templates[name].Spec.Template.Spec.Network.Devices).To(HaveExactElements(
+			HaveField("NetworkName", "pg-node"), HaveField("NetworkName", "pg-stor")), name)
+	}
+}
+
+// TestLegacyDisks: no ephemeral disks, and etcd's disk is emptied for a new member (VS-R22, VS-R57).
+func TestLegacyDisks(t *testing.T) {
+	g := NewWithT(t)
+	for name, pool := range load(t, "legacy-disks").pools {
+		for _, slot := range pool.Spec.Configs {
+			g.Expect(slot.EphemeralDisks).To(BeEmpty(), slot.Hostname)
+			paths := map[string]bool{}
+			for _, d := range slot.PersistentDisks {
+				paths[d.MountPath] = ptr.Deref(d.WipeFilesystem, false)
+			}
+			want := map[string]bool{"/var/cpaas": false, "/var/lib/containerd": false}
+			if name == "demo-control-plane" {
+				want["/var/lib/etcd"] = true
+			}
+			g.Expect(paths).To(Equal(want), slot.Hostname)
+		}
 	}
 }
 

@@ -30,6 +30,8 @@ type Record struct {
 	Provider string `json:"provider"`
 	// Example is how far the example cluster has come; empty if nobody asked for it.
 	Example string `json:"example,omitempty"`
+	// Variant is the name of the example in the environment's manifests; empty means DefaultExample.
+	Variant string `json:"variant,omitempty"`
 	// Bin is the directory of berth-manager and berth-sim.
 	Bin string `json:"bin"`
 	// Without names the processes that were left out.

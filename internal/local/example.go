@@ -38,8 +38,28 @@ const (
 	ExampleReady = "ready"
 )
 
+// DefaultExample is the example of an environment for which nobody chose one.
+const DefaultExample = "v1beta2"
+
+// Examples lists the names of the examples of a provider, sorted.
+func Examples(provider string) []string {
+	entries, err := fs.ReadDir(examples.Files, provider)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, entry := range entries {
+		if entry.IsDir() {
+			names = append(names, entry.Name())
+		}
+	}
+	return names
+}
+
 // exampleDir is where the examples that are applied come from, in the embedded files.
-func (e *Environment) exampleDir() string { return e.Provider + "/v1beta2" }
+func (e *Environment) exampleDir() string {
+	return path.Join(e.Provider, cmp.Or(e.Variant, DefaultExample))
+}
 
 // ensureExample applies the example's manifests if that has not been done before, and waits for the machines if that has not
 // succeeded before. A cluster that was ready once belongs to the user: Up must neither undo what they changed nor wait for it.

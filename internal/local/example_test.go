@@ -45,6 +45,36 @@ func TestTheExampleMovesIntoTheRangeOfItsEnvironment(t *testing.T) {
 	}
 }
 
+func TestEveryExampleCanBeChosen(t *testing.T) {
+	g := NewWithT(t)
+	all := Examples("vsphere")
+	g.Expect(all).To(ContainElements(DefaultExample, "v1beta1", "second-nic", "legacy-disks"))
+	for _, name := range all {
+		g.Expect(Options{Example: name}.Validate()).To(Succeed())
+		e := emptyEnvironment(t)
+		e.Record = Record{Range: 99, Provider: "vsphere", Variant: name}
+		names, texts, err := e.render()
+		g.Expect(err).NotTo(HaveOccurred())
+		var objects []*unstructured.Unstructured
+		for i := range names {
+			parsed, err := parse([]byte(texts[i]))
+			g.Expect(err).NotTo(HaveOccurred(), "%s/%s", name, names[i])
+			objects = append(objects, parsed...)
+		}
+		g.Expect(wantedMachines(objects)).To(HaveLen(1), "machines of one cluster in %s", name)
+	}
+	g.Expect(Options{Example: "third-nic"}.Validate()).To(MatchError(And(ContainSubstring("third-nic"), ContainSubstring("second-nic"))))
+}
+
+func TestAnEnvironmentKeepsItsExample(t *testing.T) {
+	g := NewWithT(t)
+	e := emptyEnvironment(t)
+	e.Record = Record{Range: 99, Provider: "vsphere", Variant: "second-nic"}
+	g.Expect(e.write()).To(Succeed())
+	_, _, err := create(Options{Dir: e.Dir, Provider: "vsphere", Example: "legacy-disks"})
+	g.Expect(err).To(MatchError(And(ContainSubstring("second-nic"), ContainSubstring("legacy-disks"), ContainSubstring("--state-dir"))))
+}
+
 func TestAManifestEditedByTheUserIsTheOneApplied(t *testing.T) {
 	g := NewWithT(t)
 	e, _ := rendered(t, 99)

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,9 @@ type Options struct {
 	Dir string
 	// Provider is the platform to simulate; empty means "vsphere", the only one yet.
 	Provider string
+	// Example names the example whose manifests are written and, unless Bare, applied; empty means DefaultExample, or what an
+	// existing environment has.
+	Example string
 	// Bare leaves the example cluster out.
 	Bare bool
 	// Bin is where berth-manager and berth-sim are; empty means beside the running program.
@@ -40,6 +44,9 @@ var Providers = []string{"vsphere"}
 func (o Options) Validate() error {
 	if o.Provider != "" && !slices.Contains(Providers, o.Provider) {
 		return fmt.Errorf("provider %q is unknown; known: %s", o.Provider, strings.Join(Providers, ", "))
+	}
+	if known := Examples(cmp.Or(o.Provider, Providers[0])); o.Example != "" && !slices.Contains(known, o.Example) {
+		return fmt.Errorf("example %q is unknown; known: %s", o.Example, strings.Join(known, ", "))
 	}
 	for _, name := range o.Without {
 		if !slices.Contains(allProcesses, name) {
@@ -165,7 +172,8 @@ func create(o Options) (*Environment, net.Listener, error) {
 	switch {
 	case errors.Is(err, ErrNoEnvironment):
 		e = &Environment{Dir: o.Dir, Record: Record{
-			Provider: o.Provider, Bin: o.Bin, Without: o.Without, Arguments: o.Arguments, Created: time.Now().UTC().Truncate(time.Second),
+			Provider: o.Provider, Variant: cmp.Or(o.Example, DefaultExample), Bin: o.Bin, Without: o.Without, Arguments: o.Arguments,
+			Created: time.Now().UTC().Truncate(time.Second),
 		}}
 		if !o.Bare {
 			e.Example = ExampleWanted
@@ -180,6 +188,10 @@ func create(o Options) (*Environment, net.Listener, error) {
 	}
 	if e.Provider != o.Provider {
 		return nil, nil, fmt.Errorf("the environment in %s simulates provider %s, not %s; use another --state-dir", e.Dir, e.Provider, o.Provider)
+	}
+	// The manifests are there already, and may be in use.
+	if has := cmp.Or(e.Variant, DefaultExample); o.Example != "" && o.Example != has {
+		return nil, nil, fmt.Errorf("the environment in %s has the example %s, not %s; use another --state-dir", e.Dir, has, o.Example)
 	}
 	if !o.Bare && e.Example == "" {
 		e.Example = ExampleWanted

@@ -54,6 +54,7 @@ cannot be brought back, and "berth down --purge" makes room for a new one.`,
 		},
 	}
 	cmd.Flags().StringVar(&options.Provider, "provider", local.Providers[0], "platform to simulate: "+strings.Join(local.Providers, ", "))
+	cmd.Flags().StringVar(&options.Example, "example", "", "which example cluster: "+strings.Join(local.Examples(local.Providers[0]), ", ")+" (default "+local.DefaultExample+")")
 	cmd.Flags().BoolVar(&options.Bare, "bare", false, "leave the example cluster out")
 	cmd.Flags().StringSliceVar(&options.Without, "without", nil, "processes to leave out, for example "+local.ManagerProcess+" to run it in a debugger; logs/ has the command line it would get")
 	return cmd
