@@ -31,7 +31,8 @@ const (
 	MarkAnnotation = "berth.infrastructure.cluster.x-k8s.io/mark"
 
 	// RetainDisksAnnotation with the value "true" on a pool or its Cluster lets the pool be deleted without its persistent
-	// disks. They stay on the datastore, marked, and a later pool with the same key adopts them.
+	// disks. They stay on the datastore, marked, and a later pool with the same key adopts them. "cluster" on a pool repeats the
+	// wish of its Cluster, in case that is gone first.
 	RetainDisksAnnotation = "berth.infrastructure.cluster.x-k8s.io/retain-disks"
 
 	// ReleaseQuarantinedAnnotation on a pool is a person's decision about quarantined slots: a comma-separated list of host

@@ -103,7 +103,7 @@ func (r *poolReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	return ctrl.Result{RequeueAfter: sooner(summary.Next, retry)}, nil
 }
 
-// adopt writes finalizer, label and the owner reference that clusterctl move follows.
+// adopt writes finalizer, label, what the Cluster wants kept, and the owner reference that clusterctl move follows.
 func (r *poolReconciler) adopt(ctx context.Context, p, stored *infrav1.VSphereMachineConfigPool, cluster *clusterv1.Cluster) error {
 	before := stored.DeepCopy()
 	next := stored.DeepCopy()
@@ -115,6 +115,7 @@ func (r *poolReconciler) adopt(ctx context.Context, p, stored *infrav1.VSphereMa
 		next.Labels[clusterv1.ClusterNameLabel] = p.Spec.ClusterRef.Name
 	}
 	if cluster != nil {
+		noteRetention(next, cluster)
 		next.OwnerReferences = util.EnsureOwnerRef(next.OwnerReferences, metav1.OwnerReference{
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,
 		})

@@ -186,16 +186,34 @@ func (s *poolStore) Save(ctx context.Context, state pool.State, version string) 
 	return nil
 }
 
-// retainsDisks: the annotation on the pool or on its Cluster.
+// retainByCluster is the annotation's value on a pool whose Cluster has the annotation. It speaks for a Cluster that is gone before
+// its pools, by whatever force.
+const retainByCluster = "cluster"
+
+// noteRetention copies the wish of a pool's Cluster to the pool, and takes it back with the Cluster's. A person's own annotation
+// on the pool stays.
+func noteRetention(p *infrav1.VSphereMachineConfigPool, cluster *clusterv1.Cluster) {
+	own := p.Annotations[infrav1.RetainDisksAnnotation]
+	switch retain := cluster.Annotations[infrav1.RetainDisksAnnotation] == "true"; {
+	case retain && own == "":
+		setAnnotation(p, infrav1.RetainDisksAnnotation, retainByCluster)
+	case !retain && own == retainByCluster:
+		delete(p.Annotations, infrav1.RetainDisksAnnotation)
+	}
+}
+
+// retainsDisks: the annotation on the pool or on its Cluster (D19).
 func retainsDisks(ctx context.Context, c client.Reader, p *infrav1.VSphereMachineConfigPool) (bool, error) {
-	if p.Annotations[infrav1.RetainDisksAnnotation] == "true" {
+	own := p.Annotations[infrav1.RetainDisksAnnotation]
+	if own == "true" {
 		return true, nil
 	}
 	cluster := &clusterv1.Cluster{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ClusterRef.Name}, cluster); err != nil {
-		return false, client.IgnoreNotFound(err)
+	err := c.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ClusterRef.Name}, cluster)
+	if apierrors.IsNotFound(err) {
+		return own == retainByCluster, nil
 	}
-	return cluster.Annotations[infrav1.RetainDisksAnnotation] == "true", nil
+	return cluster.Annotations[infrav1.RetainDisksAnnotation] == "true", err
 }
 
 var errNoCluster = errors.New("the pool's Cluster or VSphereCluster does not exist")

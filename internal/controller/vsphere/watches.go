@@ -313,7 +313,8 @@ func clusterMatters() predicate.Predicate {
 		return ptr.Deref(a.Spec.Paused, false) != ptr.Deref(b.Spec.Paused, false) ||
 			ptr.Deref(a.Status.Initialization.InfrastructureProvisioned, false) != ptr.Deref(b.Status.Initialization.InfrastructureProvisioned, false) ||
 			ptr.Deref(a.Status.Initialization.ControlPlaneInitialized, false) != ptr.Deref(b.Status.Initialization.ControlPlaneInitialized, false) ||
-			a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero()
+			a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
+			a.Annotations[infrav1.RetainDisksAnnotation] != b.Annotations[infrav1.RetainDisksAnnotation]
 	}}
 }
 
