@@ -77,8 +77,16 @@ func (w *world) setReplicas(t *testing.T, replicas int64) {
 	})
 }
 
-// export writes an object of the server into a file under a new name, without what the server generated, as the manual says.
+// export writes an object of the server into a file under a new name, without what the server generated, as the manual says,
+// and applies it (VS-R33).
 func (w *world) export(t *testing.T, kind, name, newName, file string, change func(*unstructured.Unstructured)) {
+	t.Helper()
+	w.copy(t, kind, name, newName, file, change)
+	w.kubectl(t, "apply", "-f", w.manifest(file))
+}
+
+// copy is export up to the file.
+func (w *world) copy(t *testing.T, kind, name, newName, file string, change func(*unstructured.Unstructured)) {
 	t.Helper()
 	g := NewWithT(t)
 	object := parse(g, []byte(w.kubectl(t, "get", kind, name, "-n", namespace, "-o", "yaml")))
@@ -90,7 +98,6 @@ func (w *world) export(t *testing.T, kind, name, newName, file string, change fu
 	unstructured.RemoveNestedField(object.Object, "status")
 	change(object)
 	w.write(g, file, object)
-	w.kubectl(t, "apply", "-f", w.manifest(file))
 }
 
 func set(t *testing.T, object *unstructured.Unstructured, value any, path string) {

@@ -28,25 +28,38 @@ type flow struct {
 
 // TestJourney is the whole life of a cluster in the words of the manual, undisturbed.
 func TestJourney(t *testing.T) {
+	flows := []flow{
+		{"create", create},
+		{"roll workers to a new template", rollWorkers},
+		{"roll to a template that never boots, and back", failAndRollBack},
+		{"upgrade control planes", upgradeControlPlanes},
+		{"scale out, slot first", scaleOutSlotFirst},
+		{"scale out, replicas first", scaleOutReplicasFirst},
+		{"scale in", scaleIn},
+		{"upgrade workers", upgradeWorkers},
+		{"delete the cluster", deleteCluster},
+	}
 	flavours := []string{"v1beta1"}
 	if *full {
 		flavours = append(flavours, "v1beta2")
+		flows = []flow{
+			{"create", create},
+			{"roll workers to a new template", rollWorkers},
+			{"roll to a template that never boots, and back", failAndRollBack},
+			{"roll control planes to a new template", rollControlPlanes},
+			{"restore an upgrade that cannot start", restoreUnstartedUpgrade},
+			{"roll control planes to a template that never boots, and back", pointControlPlanesBack},
+			{"upgrade control planes", upgradeControlPlanes},
+			{"scale out, slot first", scaleOutSlotFirst},
+			{"scale out, replicas first", scaleOutReplicasFirst},
+			{"scale in", scaleIn},
+			{"roll to a new bootstrap template", rollBootstrap},
+			{"upgrade workers", upgradeWorkers},
+			{"delete the cluster", deleteCluster},
+		}
 	}
 	for _, flavour := range flavours {
-		t.Run(flavour, func(t *testing.T) {
-			w := newWorld(t, flavour)
-			travel(t, w, []flow{
-				{"create", create},
-				{"roll workers to a new template", rollWorkers},
-				{"roll to a template that never boots, and back", failAndRollBack},
-				{"roll control planes to a new template", rollControlPlanes},
-				{"scale out, slot first", scaleOutSlotFirst},
-				{"scale out, replicas first", scaleOutReplicasFirst},
-				{"scale in", scaleIn},
-				{"roll to a new bootstrap template", rollBootstrap},
-				{"delete the cluster", deleteCluster},
-			}, nil)
-		})
+		t.Run(flavour, func(t *testing.T) { travel(t, newWorld(t, flavour), flows, nil) })
 	}
 }
 
@@ -277,12 +290,7 @@ func failAndRollBack(t *testing.T, w *world) {
 func rollBootstrap(t *testing.T, w *world) {
 	g := NewWithT(t)
 	before, tenants := w.places(t.Context(), g, workerPool)
-	w.export(t, "kubeadmconfigtemplate", workerBootstrap, workerBootstrap+"-v2", "new-bootstrap-template.yaml", func(o *unstructured.Unstructured) {
-		files, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "files")
-		g.Expect(err).NotTo(HaveOccurred())
-		files = append(files, map[string]any{"path": "/etc/motd", "permissions": "0644", "content": "second edition\n"})
-		g.Expect(unstructured.SetNestedSlice(o.Object, files, "spec", "template", "spec", "files")).To(Succeed())
-	})
+	w.newBootstrap(t)
 	w.patch(t, "machinedeployment", workers, `{"spec": {"template": {"spec": {"bootstrap": {"configRef": {"name": "`+workerBootstrap+`-v2"}}}}}}`)
 	await(t, "every worker has the new file", func(ctx context.Context, g Gomega) {
 		places, now := w.places(ctx, g, workerPool)
@@ -302,6 +310,18 @@ func rollBootstrap(t *testing.T, w *world) {
 	for host := range places {
 		g.Expect(w.berth(t, "guest", "cat", host, "/etc/motd")).To(Equal("second edition\n"))
 	}
+}
+
+// newBootstrap makes a second edition of the workers' bootstrap template.
+func (w *world) newBootstrap(t *testing.T) {
+	t.Helper()
+	w.export(t, "kubeadmconfigtemplate", workerBootstrap, workerBootstrap+"-v2", "new-bootstrap-template.yaml", func(o *unstructured.Unstructured) {
+		g := NewWithT(t)
+		files, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "files")
+		g.Expect(err).NotTo(HaveOccurred())
+		files = append(files, map[string]any{"path": "/etc/motd", "permissions": "0644", "content": "second edition\n"})
+		g.Expect(unstructured.SetNestedSlice(o.Object, files, "spec", "template", "spec", "files")).To(Succeed())
+	})
 }
 
 // deleteCluster: nothing of the cluster is left, on either side (VS-D53, VS-D55, VS-D56).

@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -46,10 +47,10 @@ type world struct {
 	env   *local.Environment
 	kube  client.Client
 	cloud *vcenter.Admin
-	// manifests is a directory with the example's manifests, as a user keeps them.
-	manifests string
-	bin       string
-	watch     *invariants.Watch
+	// manifests holds a directory per example; dir is the one in use, with its manifests as a user keeps them.
+	manifests, dir string
+	bin            string
+	watch          *invariants.Watch
 	// kills counts how often the manager was killed.
 	kills atomic.Int32
 }
@@ -67,8 +68,8 @@ func (l logging) End(step string, took time.Duration, err error) {
 	l.t.Logf("%s ready after %s", step, took.Round(100*time.Millisecond))
 }
 
-// newWorld brings up a bare environment and renders the example's manifests of one flavour ("v1beta1" or "v1beta2").
-func newWorld(t *testing.T, flavour string) *world {
+// newWorld brings up a bare environment and renders the manifests of one example ("v1beta1", "legacy-disks" ...).
+func newWorld(t *testing.T, example string) *world {
 	t.Helper()
 	g := NewWithT(t)
 	root, err := filepath.Abs("../..")
@@ -87,20 +88,31 @@ func newWorld(t *testing.T, flavour string) *world {
 	scheme := runtime.NewScheme()
 	g.Expect(corev1.AddToScheme(scheme)).To(Succeed())
 	g.Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
+	g.Expect(controlplanev1.AddToScheme(scheme)).To(Succeed())
 	g.Expect(infrav1.AddToScheme(scheme)).To(Succeed())
 	w.kube, err = client.New(config, client.Options{Scheme: scheme})
 	g.Expect(err).NotTo(HaveOccurred())
 	w.cloud = &vcenter.Admin{URL: w.env.VCenterAdmin()}
 	w.watch = invariants.Start(context.Background(), w.cloud, w.kube, 300*time.Millisecond)
 
-	files, err := examples.Files.ReadDir("vsphere/" + flavour)
+	w.load(t, example)
+	return w
+}
+
+// load renders an example's manifests into a directory of their own, where a user would keep them.
+func (w *world) load(t *testing.T, example string) {
+	t.Helper()
+	g := NewWithT(t)
+	dir, err := os.MkdirTemp(w.manifests, example+"-")
+	g.Expect(err).NotTo(HaveOccurred())
+	w.dir = dir
+	files, err := examples.Files.ReadDir("vsphere/" + example)
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, f := range files {
-		text, err := examples.Files.ReadFile("vsphere/" + flavour + "/" + f.Name())
+		text, err := examples.Files.ReadFile("vsphere/" + example + "/" + f.Name())
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(os.WriteFile(w.manifest(f.Name()), []byte(w.env.Range.Rewrite(string(text))), 0o600)).To(Succeed())
 	}
-	return w
 }
 
 // end stops everything; a failed test leaves its logs where a person can read them.
@@ -147,19 +159,61 @@ func tail(text string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n") + "\n"
 }
 
-func (w *world) manifest(name string) string { return filepath.Join(w.manifests, name) }
+func (w *world) manifest(name string) string { return filepath.Join(w.dir, name) }
 func (w *world) tool(name string) string     { return filepath.Join(w.bin, name) }
 
-// run executes a program with the management cluster's kubeconfig.
+// run executes a program with the management cluster's kubeconfig and returns what it prints.
 func (w *world) run(ctx context.Context, program string, args ...string) (string, error) {
+	out, _, err := w.heed(ctx, program, args...)
+	return out, err
+}
+
+// heed is run for whoever wants to read the warnings too.
+func (w *world) heed(ctx context.Context, program string, args ...string) (out, warnings string, err error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.env.Kubeconfig())
-	var out, msg bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &msg
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("%s %s: %w: %s", filepath.Base(program), strings.Join(args, " "), err, strings.TrimSpace(msg.String()))
+		return stdout.String(), "", fmt.Errorf("%s %s: %w: %s", filepath.Base(program), strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}
-	return out.String(), nil
+	var kept strings.Builder
+	for line := range strings.Lines(stderr.String()) {
+		// That Cluster API's old version is deprecated is known.
+		if !strings.Contains(line, " is deprecated; use ") {
+			kept.WriteString(line)
+		}
+	}
+	return stdout.String(), kept.String(), nil
+}
+
+// refused types a kubectl command that must be refused with all of these words.
+func (w *world) refused(t *testing.T, words []string, args ...string) {
+	t.Helper()
+	t.Logf("$ kubectl %s", strings.Join(args, " "))
+	_, err := w.run(t.Context(), w.tool("kubectl"), args...)
+	g := NewWithT(t)
+	g.Expect(err).To(HaveOccurred(), "kubectl %s is refused", strings.Join(args, " "))
+	for _, word := range words {
+		g.Expect(err.Error()).To(ContainSubstring(word))
+	}
+	t.Logf("%v", err)
+}
+
+// warned types a kubectl command that must succeed with a warning of all of these words; without words, with no warning.
+func (w *world) warned(t *testing.T, words []string, args ...string) {
+	t.Helper()
+	t.Logf("$ kubectl %s", strings.Join(args, " "))
+	_, warnings, err := w.heed(t.Context(), w.tool("kubectl"), args...)
+	g := NewWithT(t)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Log(warnings)
+	for _, word := range words {
+		g.Expect(warnings).To(ContainSubstring(word))
+	}
+	if len(words) == 0 {
+		g.Expect(warnings).To(BeEmpty())
+	}
 }
 
 // kubectl types a command that must succeed. While the manager is down nobody answers admission; a person types the command
@@ -200,5 +254,5 @@ func (w *world) writeInGuest(t *testing.T, node, path, text string) {
 // applyAll applies every manifest, in the order of the file names, as `kubectl apply -f DIR` does.
 func (w *world) applyAll(t *testing.T) {
 	t.Helper()
-	w.kubectl(t, "apply", "-f", w.manifests)
+	w.kubectl(t, "apply", "-f", w.dir)
 }
