@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Regenerates what is derived from source: deepcopy code, CRDs, RBAC, webhook manifests, and the copies of the tool modules.
+# Regenerates what is derived from source: deepcopy code, CRDs, RBAC, webhook manifests, schemas of Cluster API, and the copies of the
+# tool modules.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,4 +12,5 @@ go run ./hack/tools generate
 gen=$(go run ./hack/tools -path controller-gen)
 "$gen" object paths=./api/...
 "$gen" crd paths=./api/... output:crd:dir=config/crd/bases
+go run ./hack/schemas
 "$gen" rbac:roleName=manager-role paths="{./internal/controller/...,./internal/admission/...,./internal/webhook/...}" output:rbac:dir=config/rbac

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-dev/berth/internal/cli/kubeconfig"
 	"github.com/berth-dev/berth/internal/cli/status"
 	"github.com/berth-dev/berth/internal/cli/up"
+	"github.com/berth-dev/berth/internal/cli/validate"
 	"github.com/berth-dev/berth/internal/cli/version"
 )
 
@@ -43,7 +44,7 @@ func New() *cobra.Command {
 	}
 	var dir string
 	root.PersistentFlags().StringVar(&dir, "state-dir", "", "directory of the environment (default $XDG_STATE_HOME/berth/default)")
-	root.AddCommand(up.New(&dir), down.New(&dir), status.New(&dir), kubeconfig.New(&dir), guest.New(&dir), version.New())
+	root.AddCommand(up.New(&dir), down.New(&dir), status.New(&dir), kubeconfig.New(&dir), guest.New(&dir), validate.New(), version.New())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.With(exit.Usage, err) })
 	for _, verb := range root.Commands() {
 		verb.Args = usage(verb.Args)
@@ -92,7 +93,7 @@ func Main(args []string, in io.Reader, out, errs io.Writer) int {
 		fmt.Fprintln(errs, "berth: "+text)
 	}
 	var coded *exit.Error
-	if errors.As(err, &coded) && coded.Code == exit.Usage || strings.HasPrefix(err.Error(), "unknown command") {
+	if errors.As(err, &coded) && coded.Code == exit.Usage && !coded.Known || strings.HasPrefix(err.Error(), "unknown command") {
 		fmt.Fprintf(errs, "Run `%s --help` to see how it is used.\n", cmd.CommandPath())
 		code = exit.Usage
 	}

@@ -13,7 +13,7 @@ const (
 	OK = 0
 	// Failed is any failure without a code of its own.
 	Failed = 1
-	// Usage means that the command line is wrong; nothing was done.
+	// Usage means that the command line, or what it names, is wrong; nothing was done.
 	Usage = 2
 	// NotReady means that an environment exists but not all of it runs.
 	NotReady = 3
@@ -30,8 +30,8 @@ const (
 // Help explains the codes; it is part of the help of the whole command.
 const Help = `Exit codes:
   0    done
-  1    failed
-  2    wrong command line; nothing was done
+  1    failed; validate: something is not valid
+  2    wrong command line; nothing was done. validate: the check could not be made
   3    the environment is not ready (berth status)
   4    there is no environment in the state directory
   5    the world is lost: the simulated vCenter has stopped; only "berth down --purge" is left
@@ -42,6 +42,8 @@ const Help = `Exit codes:
 type Error struct {
 	Code int
 	Err  error
+	// Known: the command line is right, so its help would not help.
+	Known bool
 }
 
 func (e *Error) Error() string { return e.Err.Error() }
@@ -49,6 +51,9 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // With gives an error a code.
 func With(code int, err error) error { return &Error{Code: code, Err: err} }
+
+// Unchecked is an error of a check that could not be made: no file, no server.
+func Unchecked(err error) error { return &Error{Code: Usage, Err: err, Known: true} }
 
 // Code is the exit code for an error.
 func Code(err error) int {
