@@ -128,6 +128,9 @@ type VolumeSpec struct {
 	Location string
 	// Address is the volume's address once chosen; "" asks the platform to choose (PlanVolume).
 	Address string
+	// Existing asks PlanVolume for a volume that is there, not for a place to make one: free space and the declaration do not
+	// matter, and what cannot be looked at may have it.
+	Existing bool
 	// Shape is the server's; it names the default datastore and the like.
 	Shape any
 }

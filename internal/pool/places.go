@@ -33,14 +33,14 @@ func (w *Writer) Claim(ctx context.Context, request slot.Request) (slot.Slot, er
 }
 
 // errIncomplete: a slot has no record, so it must be asked first who sits where: at the pool's first use, after a slot was
-// added, after the status was lost.
+// added, after the status was lost; or an older version's records of disks are not taken over yet.
 var errIncomplete = errors.New("a slot of the pool has no record")
 
 func (w *Writer) claim(ctx context.Context, request slot.Request, found *findings) (slot.Slot, error) {
 	var given slot.Slot
 	err := w.update(ctx, func(s *State) error {
 		next := clone(*s)
-		if !slot.Complete(s.Slots, s.Records) {
+		if !s.complete() {
 			if found == nil {
 				return errIncomplete
 			}

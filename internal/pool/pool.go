@@ -36,6 +36,12 @@ type State struct {
 	// Retain: at deletion the volumes stay, marked, for a later pool of the same key.
 	Retain bool
 
+	// Lost: the pool was in use before, and its status is gone. Its slots may have data that no record speaks of.
+	Lost bool
+	// Inherited are the records of disks that older versions kept in other places. Each counts once: as soon as the disk is on
+	// record, tombstone or not, its old record means nothing any more (VS-D51).
+	Inherited []disk.Record
+
 	// Everything below is status.
 
 	Consumer  *slot.Consumer

@@ -67,10 +67,9 @@ func (w *Writer) find(ctx context.Context, s *State, place slot.Slot, want slot.
 		return rec, err
 	}
 	spec := volumeSpec(s, place, want, place.Location, shape)
+	spec.Existing = true
 	spec.Address, err = platform.PlanVolume(ctx, spec)
-	if shape == nil && machine.Is(err, machine.Refused) {
-		// No machine, no template and no other disk of the pool is left to say where it would be, and the platform cannot do
-		// without. A pool that nobody ever used must not wait for an answer for ever.
+	if machine.Is(err, machine.NotFound) {
 		return rec, nil
 	}
 	if err != nil {
@@ -161,8 +160,15 @@ func (s *State) delay() time.Duration {
 	return s.ReleaseDelay
 }
 
-// reclaim deletes the disks of slots that are out of allocation for it.
+// reclaim deletes the disks of slots that are out of allocation for it, or takes that decision back if they are to be kept now.
 func (w *Writer) reclaim(ctx context.Context, p *round) error {
+	s, err := w.current(ctx)
+	if err != nil {
+		return err
+	}
+	if s.Retain {
+		return w.spare(ctx, p)
+	}
 	return w.eachSlot(ctx, p, func(_ *State, rec slot.Record) (disk.Want, bool) {
 		return disk.Want{Purpose: disk.Reclaim}, rec.State == slot.Reclaiming
 	}, func(r *run) error {
@@ -172,6 +178,45 @@ func (w *Writer) reclaim(ctx context.Context, p *round) error {
 			}
 		}
 		return w.emptied(ctx, p, r)
+	})
+}
+
+// spare takes back the deletion of disks that somebody wants kept after it was decided. One that is under way is followed to its
+// end.
+func (w *Writer) spare(ctx context.Context, p *round) error {
+	return w.eachSlot(ctx, p, func(_ *State, rec slot.Record) (disk.Want, bool) {
+		return disk.Want{Purpose: disk.Keep}, rec.State == slot.Reclaiming
+	}, func(r *run) error {
+		for _, d := range r.disks {
+			if d.err != nil || d.act != disk.Idle && d.act != disk.Gone {
+				return nil
+			}
+		}
+		var kept []machine.Volume
+		err := w.update(ctx, func(s *State) error {
+			kept = nil
+			rec := s.record(r.hostName)
+			if rec == nil || rec.State != slot.Reclaiming {
+				return nil
+			}
+			if kept = s.volumes(r.hostName); len(kept) > 0 {
+				*rec = slot.Spare(*rec, w.options.Now())
+			} else {
+				*rec = slot.Empty(*rec)
+			}
+			return nil
+		})
+		if err == nil && len(kept) > 0 {
+			names := make([]string, 0, len(kept))
+			for _, v := range kept {
+				names = append(names, v.Volume)
+			}
+			w.options.Emit(machine.Event{
+				Reason:  machine.EventVolumesRetained,
+				Message: fmt.Sprintf("the disks of slot %s are kept after all, because of the retain-disks annotation: %s", r.hostName, strings.Join(names, ", ")),
+			})
+		}
+		return err
 	})
 }
 

@@ -62,7 +62,7 @@ func (p *round) trouble(format string, args ...any) {
 // complete gives every declared slot a record.
 func (w *Writer) complete(ctx context.Context, p *round) error {
 	s, err := w.current(ctx)
-	if err != nil || slot.Complete(s.Slots, s.Records) {
+	if err != nil || s.complete() {
 		return err
 	}
 	found, err := w.look(ctx)

@@ -11,6 +11,7 @@ import (
 
 	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
 	"github.com/berth-dev/berth/internal/disk"
+	"github.com/berth-dev/berth/internal/platform/vsphere"
 	"github.com/berth-dev/berth/internal/pool"
 	"github.com/berth-dev/berth/internal/slot"
 )
@@ -23,6 +24,7 @@ func stateOf(p *infrav1.VSphereMachineConfigPool, retain bool) pool.State {
 		Deleting:     !p.DeletionTimestamp.IsZero(),
 		Retain:       retain,
 		Consumer:     consumerOf(p.Status.ConsumerRef),
+		Inherited:    inheritedOf(p),
 	}
 	for _, config := range p.Spec.Configs {
 		s.Slots = append(s.Slots, slotOf(config, p.Spec.Datacenter))
@@ -31,7 +33,11 @@ func stateOf(p *infrav1.VSphereMachineConfigPool, retain bool) pool.State {
 		s.Disks = append(s.Disks, diskOf(d))
 	}
 	for _, c := range p.Status.ConfigStatuses {
-		s.Records = append(s.Records, recordOf(c))
+		r := recordOf(c)
+		if r.State == slot.Released && underReclaim(s.Inherited, c) {
+			r.State = slot.Reclaiming
+		}
+		s.Records = append(s.Records, r)
 	}
 	for _, e := range p.Status.EphemeralDiskStatuses {
 		s.Ephemeral = append(s.Ephemeral, pool.Ephemeral{HostName: e.Hostname, Name: e.Name, Unit: e.UnitNumber, Identity: e.DiskUUID})
@@ -50,7 +56,9 @@ func setState(p *infrav1.VSphereMachineConfigPool, s pool.State) {
 	p.Status.ConfigStatuses, p.Status.PersistentDiskStatuses, p.Status.EphemeralDiskStatuses = nil, nil, nil
 	for _, r := range s.Records {
 		c := configStatus(r, p.Namespace)
-		c.ReclaimStatus = old[r.HostName].ReclaimStatus
+		if waits(s.Inherited, r, s.Disks) {
+			c.ReclaimStatus = old[r.HostName].ReclaimStatus
+		}
 		p.Status.ConfigStatuses = append(p.Status.ConfigStatuses, c)
 	}
 	for _, d := range s.Disks {
@@ -119,7 +127,7 @@ func configStatus(r slot.Record, namespace string) infrav1.VSphereMachineConfigS
 
 func diskOf(d infrav1.PersistentDiskStatus) disk.Record {
 	r := disk.Record{
-		HostName: d.Hostname, Name: d.Name, Volume: d.VolumePath, Identity: d.DiskUUID, Unit: d.UnitNumber, SizeGiB: d.CapacityGiB,
+		HostName: d.Hostname, Name: d.Name, Volume: d.VolumePath, Identity: vsphere.NormalUUID(d.DiskUUID), Unit: d.UnitNumber, SizeGiB: d.CapacityGiB,
 		Phase: disk.Phase(d.Phase), Interrupted: disk.Phase(d.InterruptedPhase),
 		OwnerName: d.OwnerMachineName, OwnerMark: d.OwnerMark, Operation: d.TaskRef,
 		RetryAfter: timeOf(d.RetryAfter), LastError: d.LastError,

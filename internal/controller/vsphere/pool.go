@@ -107,7 +107,9 @@ func (r *poolReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 func (r *poolReconciler) adopt(ctx context.Context, p, stored *infrav1.VSphereMachineConfigPool, cluster *clusterv1.Cluster) error {
 	before := stored.DeepCopy()
 	next := stored.DeepCopy()
-	controllerutil.AddFinalizer(next, infrav1.MachineConfigPoolFinalizer)
+	if controllerutil.AddFinalizer(next, infrav1.MachineConfigPoolFinalizer) {
+		r.born(next.UID)
+	}
 	if next.Labels[clusterv1.ClusterNameLabel] != p.Spec.ClusterRef.Name && p.Spec.ClusterRef.Name != "" {
 		if next.Labels == nil {
 			next.Labels = map[string]string{}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
@@ -37,6 +38,36 @@ type pools struct {
 	mu      sync.Mutex
 	writers map[types.NamespacedName]*pool.Writer
 	uids    map[types.NamespacedName]types.UID
+	// young are the pools that this process saw first, and whose status has never been written.
+	young map[types.UID]bool
+}
+
+// born notes that a pool is new: that it has no status does not mean that one was lost.
+func (p *pools) born(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.young == nil {
+		p.young = map[types.UID]bool{}
+	}
+	p.young[uid] = true
+}
+
+// grown notes that a pool's status was written.
+func (p *pools) grown(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.young, uid)
+}
+
+// lost says whether a pool was in use before and has no status any more. Our finalizer is what remains of its former life; a
+// process that died right after writing it is answered yes, which costs some looks and nothing else.
+func (p *pools) lost(item *infrav1.VSphereMachineConfigPool) bool {
+	if len(item.Status.ConfigStatuses) > 0 || !controllerutil.ContainsFinalizer(item, infrav1.MachineConfigPoolFinalizer) {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.young[item.UID]
 }
 
 func (p *pools) writer(key types.NamespacedName) *pool.Writer {
@@ -46,7 +77,7 @@ func (p *pools) writer(key types.NamespacedName) *pool.Writer {
 		return w
 	}
 	facts := &poolFacts{pools: p, key: key}
-	w := pool.NewWriter(&poolStore{client: p.client, reader: p.reader, key: key}, facts, facts.platform, pool.Options{
+	w := pool.NewWriter(&poolStore{pools: p, key: key}, facts, facts.platform, pool.Options{
 		Emit:    func(e machine.Event) { p.emit(key, e) },
 		Changed: func() { p.wake(context.Background(), key) },
 	})
@@ -133,12 +164,11 @@ func (p *pools) slotOf(ctx context.Context, key types.NamespacedName, mark strin
 
 // poolStore is pool.Store over a VSphereMachineConfigPool.
 type poolStore struct {
-	client client.Client
-	reader client.Reader
-	key    types.NamespacedName
+	*pools
+	key types.NamespacedName
 
-	mu     sync.Mutex
-	loaded *infrav1.VSphereMachineConfigPool
+	loading sync.Mutex
+	loaded  *infrav1.VSphereMachineConfigPool
 }
 
 var _ pool.Store = (*poolStore)(nil)
@@ -156,17 +186,19 @@ func (s *poolStore) Load(ctx context.Context) (pool.State, string, error) {
 	if err != nil {
 		return pool.State{}, "", err
 	}
-	s.mu.Lock()
+	s.loading.Lock()
 	s.loaded = p
-	s.mu.Unlock()
-	return stateOf(p, retain), p.ResourceVersion, nil
+	s.loading.Unlock()
+	state := stateOf(p, retain)
+	state.Lost = s.lost(p)
+	return state, p.ResourceVersion, nil
 }
 
 // Save implements pool.Store.
 func (s *poolStore) Save(ctx context.Context, state pool.State, version string) error {
-	s.mu.Lock()
+	s.loading.Lock()
 	loaded := s.loaded
-	s.mu.Unlock()
+	s.loading.Unlock()
 	if loaded == nil || loaded.ResourceVersion != version {
 		return pool.ErrStale
 	}
@@ -180,9 +212,10 @@ func (s *poolStore) Save(ctx context.Context, state pool.State, version string) 
 	case err != nil:
 		return fmt.Errorf("writing the status of pool %s: %w", s.key, err)
 	}
-	s.mu.Lock()
+	s.grown(next.UID)
+	s.loading.Lock()
 	s.loaded = next
-	s.mu.Unlock()
+	s.loading.Unlock()
 	return nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -66,11 +68,12 @@ func TestFailedReclaimIsNamed(t *testing.T) {
 	w.g.Eventually(says(infrav1.ReadyCondition, infrav1.DeletingReason)).Should(Succeed())
 }
 
-// A pool whose slots name a datacenter or a datastore that vCenter does not have can be deleted: it never had a disk.
+// A pool whose slots name a datacenter, a datastore or a policy that vCenter does not have can be deleted: it never had a disk.
 func TestPoolOfAPlaceThatCannotExistGoes(t *testing.T) {
 	for name, change := range map[string]func(*infrav1.VSphereMachineConfigPool){
 		"datacenter": func(p *infrav1.VSphereMachineConfigPool) { p.Spec.Configs[0].Datacenter = "dc-nope" },
 		"datastore":  func(p *infrav1.VSphereMachineConfigPool) { p.Spec.Configs[0].PersistentDisks[0].Datastore = "ds-nope" },
+		"policy":     func(p *infrav1.VSphereMachineConfigPool) { p.Spec.Configs[0].PersistentDisks[0].StoragePolicy = "sp-nope" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -91,14 +94,13 @@ func TestPoolThatCannotGoNamesTheWayOut(t *testing.T) {
 	w := newWorld(t)
 	w.withCluster()
 	w.withTemplate("demo-worker")
-	pool := w.withPool(1, func(p *infrav1.VSphereMachineConfigPool) {
-		p.Spec.Configs[0].PersistentDisks[0].StoragePolicy = "no-such-policy"
-	})
+	w.darken("ds-shared-a2")
+	pool := w.withPool(1)
 	w.start()
 	w.provisioned()
 	w.g.Eventually(func() bool { return conditions.IsTrue(w.pool(), infrav1.ReadyCondition) }).Should(BeTrue())
 	w.g.Expect(k8s.Delete(ctx, pool)).To(Succeed())
-	way := And(ContainSubstring("no-such-policy"), ContainSubstring("var-cpaas"), ContainSubstring(infrav1.RetainDisksAnnotation+`: "true"`))
+	way := And(ContainSubstring("ds-shared-a2"), ContainSubstring("var-cpaas"), ContainSubstring(infrav1.RetainDisksAnnotation+`: "true"`))
 	w.g.Eventually(func(g Gomega) {
 		p := w.pool()
 		g.Expect(conditions.GetReason(p, infrav1.ReadyCondition)).To(Equal(infrav1.DeletingReason))
@@ -111,6 +113,24 @@ func TestPoolThatCannotGoNamesTheWayOut(t *testing.T) {
 	metav1.SetMetaDataAnnotation(&after.ObjectMeta, infrav1.RetainDisksAnnotation, "true")
 	w.g.Expect(k8s.Patch(ctx, after, client.MergeFrom(before))).To(Succeed())
 	w.gone(pool)
+}
+
+// darken makes a datastore one that cannot be looked at.
+func (w *world) darken(name string) {
+	w.t.Helper()
+	service := *w.vcenter.Service().Context
+	inside := &service
+	for _, entity := range inside.Map.All("Datastore") {
+		if ds, ok := entity.(*simulator.Datastore); ok && ds.Name == name {
+			inside.WithLock(ds, func() {
+				summary := ds.Summary
+				summary.Accessible = false
+				inside.Update(ds, []types.PropertyChange{{Name: "summary", Val: summary}})
+			})
+			return
+		}
+	}
+	w.t.Fatalf("no datastore %s", name)
 }
 
 // withTemplate creates a template of machines of a pool: through it the pool knows what its servers look like.

@@ -25,6 +25,8 @@ type Cloud struct {
 	Deaf bool
 	// Hidden makes a server that is being created invisible until its creation ends.
 	Hidden bool
+	// Full leaves no space for further volumes.
+	Full bool
 	// Missing names locations that do not exist.
 	Missing []string
 	// Unforgettable is what Forget answers; otherwise it adds to Forgotten the address it was asked with.

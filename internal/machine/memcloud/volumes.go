@@ -21,6 +21,12 @@ func (c *Cloud) PlanVolume(_ context.Context, spec machine.VolumeSpec) (string, 
 	if slices.Contains(c.Missing, spec.Location) {
 		return "", &machine.Error{Kind: machine.Refused, Nowhere: true, Message: fmt.Sprintf("no such location %q", spec.Location)}
 	}
+	if spec.Existing {
+		return "", &machine.Error{Kind: machine.NotFound, Message: fmt.Sprintf("no volume of %s/%s", spec.Key.HostName, spec.Key.Disk)}
+	}
+	if c.Full {
+		return "", &machine.Error{Kind: machine.Refused, Message: "no space is left"}
+	}
 	return fmt.Sprintf("%s/%s-%s-%s/%s", spec.Key.Namespace, spec.Key.Cluster, spec.Key.Pool, spec.Key.HostName, spec.Key.Disk), nil
 }
 
@@ -257,4 +263,14 @@ func (c *Cloud) Remark(name string, mark machine.Mark) {
 			s.mark = mark
 		}
 	}
+}
+
+// Identity is a volume's, "" if there is none at the address.
+func (c *Cloud) Identity(address string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v := c.volumes[address]; v != nil {
+		return v.Identity
+	}
+	return ""
 }

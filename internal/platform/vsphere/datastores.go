@@ -73,6 +73,12 @@ func usable(ds *node) bool {
 		summary.MaintenanceMode == string(types.DatastoreSummaryMaintenanceModeStateNormal))
 }
 
+// readable: reachable; what lies on a datastore in maintenance mode can be looked at.
+func readable(ds *node) bool {
+	summary, ok := ds.props["summary"].(types.DatastoreSummary)
+	return !ok || summary.Accessible
+}
+
 func (s *Session) roomiest(ctx context.Context, list []*node) (*node, error) {
 	var best *node
 	var most int64 = -1

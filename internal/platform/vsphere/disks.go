@@ -100,6 +100,9 @@ func normalPath(path string) string {
 	return p.String()
 }
 
+// NormalUUID brings the spellings of a disk's UUID that records and guests have into the one that this package reports.
+func NormalUUID(text string) string { return normalUUID(text) }
+
 // normalUUID brings the spellings of a disk UUID (with spaces, without dashes, upper case) into the canonical one.
 func normalUUID(text string) string {
 	hex := digits(text)

@@ -80,6 +80,9 @@ func (s *Session) PlanVolume(ctx context.Context, spec machine.VolumeSpec) (stri
 }
 
 func (s *Session) planVolume(ctx context.Context, inv *inventory, spec machine.VolumeSpec, shape Shape) (string, error) {
+	if spec.Existing {
+		return s.findVolume(ctx, inv, spec, shape)
+	}
 	dc, err := inv.datacenter(spec.Location, shape.Datacenter)
 	if err != nil {
 		return "", err
@@ -100,24 +103,12 @@ func (s *Session) planVolume(ctx context.Context, inv *inventory, spec machine.V
 		order = append(order, ds)
 	}
 	for _, other := range inv.all(kindDatastore, dc) {
-		if other != ds && usable(other) {
+		if other != ds && readable(other) {
 			order = append(order, other)
 		}
 	}
-	found, err := s.markedOn(ctx, inv, dc, order, spec.Key)
-	if err != nil {
-		return "", err
-	}
-	for _, candidate := range found {
-		there := address(candidate.name, spec.Key)
-		if s.markers.empty(candidate.ref.Value+"/"+directory(spec.Key), fileName(spec.Key)) {
-			continue
-		}
-		if _, err := s.diskUUID(ctx, dc, there); err == nil {
-			return there, nil
-		} else if !machine.Is(err, machine.NotFound) {
-			return "", err
-		}
+	if there, err := s.lies(ctx, inv, dc, order, spec.Key); there != "" || err != nil {
+		return there, err
 	}
 	if unplaced != nil {
 		return "", unplaced
@@ -126,6 +117,66 @@ func (s *Session) planVolume(ctx context.Context, inv *inventory, spec machine.V
 		return "", err
 	}
 	return address(ds.name, spec.Key), nil
+}
+
+// findVolume says where a volume lies, on whatever datastore of its datacenter; where nothing says which datacenter that is, of
+// any. A datastore that cannot be looked at may have it.
+func (s *Session) findVolume(ctx context.Context, inv *inventory, spec machine.VolumeSpec, shape Shape) (string, error) {
+	dcs, named := inv.all(kindDatacenter, nil), spec.Location
+	if named == "" || named == "*" {
+		named = shape.Datacenter
+	}
+	if named != "" && named != "*" {
+		dc, err := inv.datacenter(spec.Location, shape.Datacenter)
+		if err != nil {
+			return "", err
+		}
+		dcs = []*node{dc}
+	}
+	var dark []string
+	for _, dc := range dcs {
+		var order, unread []*node
+		for _, ds := range inv.all(kindDatastore, dc) {
+			if readable(ds) {
+				order = append(order, ds)
+			} else {
+				unread = append(unread, ds)
+			}
+		}
+		if there, err := s.lies(ctx, inv, dc, order, spec.Key); there != "" || err != nil {
+			return there, err
+		}
+		if len(unread) > 0 {
+			dark = append(dark, inv.list(unread, dc, kindDatastore))
+		}
+	}
+	if len(dark) > 0 {
+		return "", busy(ReasonDatastore, time.Minute, "disk %s of %s is on no datastore that can be looked at, and may be on one that "+
+			"is not accessible: %s", spec.Key.Disk, spec.Key.HostName, strings.Join(dark, ", "))
+	}
+	return "", &machine.Error{
+		Kind: machine.NotFound, Message: "disk " + spec.Key.Disk + " of " + spec.Key.HostName + " is on no datastore",
+	}
+}
+
+// lies looks for a volume on these datastores: in a directory with its place's marker. "" says that it is on none of them.
+func (s *Session) lies(ctx context.Context, inv *inventory, dc *node, order []*node, key machine.VolumeKey) (string, error) {
+	found, err := s.markedOn(ctx, inv, dc, order, key)
+	if err != nil {
+		return "", err
+	}
+	for _, candidate := range found {
+		there := address(candidate.name, key)
+		if s.markers.empty(candidate.ref.Value+"/"+directory(key), fileName(key)) {
+			continue
+		}
+		if _, err := s.diskUUID(ctx, dc, there); err == nil {
+			return there, nil
+		} else if !machine.Is(err, machine.NotFound) {
+			return "", err
+		}
+	}
+	return "", nil
 }
 
 // markedOn looks on all these datastores for the place's marker. A place that lost its records may have its disks on any of
