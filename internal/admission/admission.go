@@ -42,7 +42,7 @@ func (w World) VSphereCluster(ctx context.Context, old, c *v1beta1.VSphereCluste
 
 // Consumer judges an owner of machines.
 func (w World) Consumer(ctx context.Context, old, c *rules.Consumer) (rules.Verdict, error) {
-	seen, err := w.consumer(ctx, c)
+	seen, err := w.LookAround(ctx, c)
 	if err != nil {
 		return rules.Verdict{}, err
 	}

@@ -131,7 +131,8 @@ func (w World) poolNamed(ctx context.Context, t *v1beta1.VSphereMachineTemplate)
 	return &pool, nil
 }
 
-func (w World) consumer(ctx context.Context, c *rules.Consumer) (rules.VSphereConsumerWorld, error) {
+// LookAround is what the rules for an owner of machines look at beside it.
+func (w World) LookAround(ctx context.Context, c *rules.Consumer) (rules.VSphereConsumerWorld, error) {
 	seen, err := w.Places(ctx, c)
 	if err != nil || seen.Template == nil {
 		return seen, err

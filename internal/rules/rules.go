@@ -74,10 +74,13 @@ type Cluster struct {
 	Endpoint string
 }
 
+// WhilePaused ends a warning about a missing reference that would be an error if the Cluster were not paused.
+const WhilePaused = " (accepted while the Cluster is paused)"
+
 // reference reports a missing reference: an error, or a warning while the Cluster is paused.
 func (v *Verdict) reference(paused bool, err *field.Error) {
 	if paused {
-		v.Warnings = append(v.Warnings, err.Error()+" (accepted while the Cluster is paused)")
+		v.Warnings = append(v.Warnings, err.Error()+WhilePaused)
 		return
 	}
 	v.refuse(err)

@@ -16,6 +16,9 @@ type VSpherePlacement struct {
 	Domain *v1beta1.VSphereFailureDomain
 }
 
+// NoMachine is part of every sentence about a placement in which no machine can be made.
+const NoMachine = "no machine is made"
+
 // networks that the failure domain names, in the order of the interfaces.
 func (p VSpherePlacement) networks() []string {
 	t := p.Domain.Spec.Topology
@@ -38,7 +41,7 @@ func (p VSpherePlacement) quarrels(t *v1beta1.VSphereMachineTemplate, pool *v1be
 	var out []string
 	networks := p.networks()
 	if n := len(t.Spec.Template.Spec.Network.Devices); len(networks) > 0 && len(networks) != n {
-		out = append(out, fmt.Sprintf("failure domain %s of zone %s names %d network(s) %v, template %s has %d device(s): no machine is made until both are the same",
+		out = append(out, fmt.Sprintf("failure domain %s of zone %s names %d network(s) %v, template %s has %d device(s): "+NoMachine+" until both are the same",
 			p.Domain.Name, p.Zone, len(networks), networks, t.Name, n))
 	}
 	if pool == nil {
@@ -50,7 +53,7 @@ func (p VSpherePlacement) quarrels(t *v1beta1.VSphereMachineTemplate, pool *v1be
 			continue
 		}
 		if slot.Network != nil && len(networks) > 0 && slot.Network.Primary.NetworkName != networks[0] {
-			out = append(out, fmt.Sprintf("slot %s of pool %s/%s names the primary network %q, failure domain %s of zone %s names %q: no machine is made there until both are the same",
+			out = append(out, fmt.Sprintf("slot %s of pool %s/%s names the primary network %q, failure domain %s of zone %s names %q: "+NoMachine+" there until both are the same",
 				slot.Hostname, pool.Namespace, pool.Name, slot.Network.Primary.NetworkName, p.Domain.Name, p.Zone, networks[0]))
 			break
 		}

@@ -5,9 +5,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/api/vsphere/v1beta1"
@@ -51,8 +55,46 @@ func (s *set) judge(ctx context.Context) error {
 		}
 		o.take(verdict)
 		o.applied = true
+		if o.Kind == "VSphereCluster" && o.old == nil {
+			s.offer(o)
+		}
 	}
+	for _, o := range sorted {
+		if !o.applied {
+			continue
+		}
+		if err := s.follow(ctx, o); err != nil {
+			return err
+		}
+		o.clusterAPI()
+		o.notNew()
+	}
+	s.platform()
 	return nil
+}
+
+// offer gives a new VSphereCluster the failure domains that its controller will report: those of the zones that it selects.
+func (s *set) offer(o *object) {
+	var c v1beta1.VSphereCluster
+	if o.into(&c) != nil || c.Spec.FailureDomainSelector == nil {
+		return
+	}
+	selector, err := metav1.LabelSelectorAsSelector(c.Spec.FailureDomainSelector)
+	if err != nil {
+		o.at(Error, "spec.failureDomainSelector", err.Error())
+		return
+	}
+	var domains []any
+	for _, z := range s.objects {
+		var zone v1beta1.VSphereDeploymentZone
+		if z.GroupKind != zoneGK || !z.applied || z.into(&zone) != nil {
+			continue
+		}
+		if selector.Matches(labels.Set(zone.Labels)) && zone.Spec.Server == c.Spec.Server {
+			domains = append(domains, map[string]any{"name": zone.Name, "controlPlane": zone.Spec.ControlPlane == nil || *zone.Spec.ControlPlane})
+		}
+	}
+	o.data.Object["status"] = map[string]any{"failureDomains": domains}
 }
 
 // readable reports why an object cannot be given the type that rules read.
@@ -115,7 +157,68 @@ func (s *set) consumer(ctx context.Context, w admission.World, o *object) (rules
 	if !rules.UsesVSphere(c) {
 		return rules.Verdict{}, nil
 	}
-	return w.Consumer(ctx, old, c)
+	seen, err := w.LookAround(ctx, c)
+	if err != nil {
+		return rules.Verdict{}, err
+	}
+	if seen.Placements, err = s.known(ctx, seen.Placements); err != nil {
+		return rules.Verdict{}, err
+	}
+	// What is missing is heard as a warning, to be told in this command's way: decisions D2 and D18.
+	paused := seen.Paused
+	seen.Paused = true
+	verdict := rules.VSphereConsumer(old, c, seen)
+	var warnings []string
+	for _, text := range verdict.Warnings {
+		path, message := splitWarning(text)
+		missing, isMissing := strings.CutSuffix(message, rules.WhilePaused)
+		switch {
+		case isMissing:
+			s.consumerMisses(o, c, seen.Template != nil, paused, path, missing)
+		case s.options.Server == nil && strings.Contains(message, rules.NoMachine):
+			// Decision D8: no order of edits needs this, all is new.
+			verdict.Errors = append(verdict.Errors, &field.Error{Type: field.ErrorTypeForbidden, Field: path, Detail: message})
+		default:
+			warnings = append(warnings, text)
+		}
+	}
+	verdict.Warnings = warnings
+	return verdict, nil
+}
+
+// known leaves out the zones whose absence, or whose failure domain's, is told where it is referred to.
+func (s *set) known(ctx context.Context, placements []rules.VSpherePlacement) ([]rules.VSpherePlacement, error) {
+	var out []rules.VSpherePlacement
+	for _, p := range placements {
+		if p.Domain == nil {
+			zone := key{zoneGK, "", p.Zone}
+			there, err := s.exists(ctx, zone)
+			if err != nil {
+				return nil, err
+			}
+			if !there || s.index[zone] != nil || s.absent[zone] {
+				continue
+			}
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// consumerMisses tells that an owner of machines has no template, or that the template has no pool; text is what admission says.
+func (s *set) consumerMisses(o *object, c *rules.Consumer, hasTemplate, paused bool, path, text string) {
+	template := key{templateGK, c.Namespace, c.TemplateName}
+	if s.absent[template] || hasTemplate && s.index[template] != nil {
+		return // told at the template
+	}
+	severity := Error
+	if paused || s.options.Partial {
+		severity = Warning
+	}
+	if s.options.Server == nil {
+		text = s.missing(template)
+	}
+	o.at(severity, path, text)
 }
 
 // judged gives an object and its predecessor the type of a kind, with defaults for new ones, and asks.

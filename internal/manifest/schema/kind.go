@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -252,9 +253,16 @@ func blocks(errs field.ErrorList) bool {
 	})
 }
 
+// expression is what the libraries add to a sentence about a name.
+var expression = regexp.MustCompile(`, regex used for validation is '[^']*'`)
+
 // tidy removes what the libraries say twice: the path is in front already.
 func tidy(err *field.Error) {
 	err.Detail = strings.TrimPrefix(err.Detail, err.Field+" in body ")
+	err.Detail = expression.ReplaceAllString(err.Detail, "")
+	if strings.HasPrefix(err.Detail, "must be of type byte") {
+		err.Detail = "must be written in base64; plain text goes into stringData of a Secret, or data of a ConfigMap"
+	}
 	if value, ok := err.BadValue.(map[string]any); ok {
 		if short, e := json.Marshal(value); e == nil {
 			err.BadValue = string(short)
