@@ -15,7 +15,9 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	bootstrapv1beta1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta1"
@@ -49,6 +51,10 @@ var variants = map[string][]string{
 		"17-vspheremachineconfigpool-worker.yaml", "18-vspheremachinetemplate-worker.yaml",
 	},
 	"legacy-disks": {"15-vspheremachineconfigpool-control-plane.yaml", "17-vspheremachineconfigpool-worker.yaml"},
+	"failure-domains": {
+		"11-vspherecluster.yaml", "15-vspheremachineconfigpool-control-plane.yaml", "16-vspheremachinetemplate-control-plane.yaml",
+		"17-vspheremachineconfigpool-worker.yaml", "18-vspheremachinetemplate-worker.yaml", "30-workers-md-0.yaml",
+	},
 }
 
 // set is a flavour of the example, decoded.
@@ -56,6 +62,9 @@ type set struct {
 	pools     map[string]*v1beta1.VSphereMachineConfigPool
 	templates map[string]*v1beta1.VSphereMachineTemplate
 	cluster   *v1beta1.VSphereCluster
+	domains   map[string]*v1beta1.VSphereFailureDomain
+	zones     []*v1beta1.VSphereDeploymentZone
+	workers   []*clusterv1beta1.MachineDeployment
 	consumers []*rules.Consumer
 	texts     map[string]string
 }
@@ -70,36 +79,57 @@ func load(t *testing.T, flavour string) set {
 	} {
 		g.Expect(add(scheme)).To(Succeed())
 	}
-	out := set{pools: map[string]*v1beta1.VSphereMachineConfigPool{}, templates: map[string]*v1beta1.VSphereMachineTemplate{}, texts: map[string]string{}}
-	for _, name := range files {
+	out := set{
+		pools: map[string]*v1beta1.VSphereMachineConfigPool{}, templates: map[string]*v1beta1.VSphereMachineTemplate{},
+		domains: map[string]*v1beta1.VSphereFailureDomain{}, texts: map[string]string{},
+	}
+	entries, err := fs.ReadDir(examples.Files, path.Join("vsphere", flavour))
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, entry := range entries {
+		name := entry.Name()
 		text, err := fs.ReadFile(examples.Files, path.Join("vsphere", flavour, name))
 		g.Expect(err).NotTo(HaveOccurred())
 		out.texts[name] = string(text)
-		data, err := yaml.YAMLToJSONStrict(text)
-		g.Expect(err).NotTo(HaveOccurred(), name)
-		raw := &unstructured.Unstructured{}
-		g.Expect(raw.UnmarshalJSON(data)).To(Succeed(), name)
-		typed, err := scheme.New(raw.GroupVersionKind())
-		g.Expect(err).NotTo(HaveOccurred(), name)
-		g.Expect(yaml.UnmarshalStrict(text, typed)).To(Succeed(), "%s has fields that its kind does not have", name)
-		switch o := typed.(type) {
-		case *v1beta1.VSphereMachineConfigPool:
-			out.pools[o.Name] = o
-		case *v1beta1.VSphereMachineTemplate:
-			out.templates[o.Name] = o
-		case *v1beta1.VSphereCluster:
-			out.cluster = o
-		}
-		if kind := raw.GetKind(); kind == rules.KindKubeadmControlPlane || kind == rules.KindMachineDeployment {
-			c, err := rules.ConsumerOf(raw)
-			g.Expect(err).NotTo(HaveOccurred(), name)
-			out.consumers = append(out.consumers, c)
-		}
-		if raw.GroupVersionKind().Group == v1beta1.GroupVersion.Group {
-			fitsSchema(t, name, raw)
+		for _, document := range strings.Split(string(text), "\n---\n") {
+			out.add(t, scheme, name, []byte(document))
 		}
 	}
 	return out
+}
+
+// add decodes one document of a file.
+func (s *set) add(t *testing.T, scheme *runtime.Scheme, name string, text []byte) {
+	t.Helper()
+	g := NewWithT(t)
+	data, err := yaml.YAMLToJSONStrict(text)
+	g.Expect(err).NotTo(HaveOccurred(), name)
+	raw := &unstructured.Unstructured{}
+	g.Expect(raw.UnmarshalJSON(data)).To(Succeed(), name)
+	typed, err := scheme.New(raw.GroupVersionKind())
+	g.Expect(err).NotTo(HaveOccurred(), name)
+	g.Expect(yaml.UnmarshalStrict(text, typed)).To(Succeed(), "%s has fields that its kind does not have", name)
+	switch o := typed.(type) {
+	case *v1beta1.VSphereMachineConfigPool:
+		s.pools[o.Name] = o
+	case *v1beta1.VSphereMachineTemplate:
+		s.templates[o.Name] = o
+	case *v1beta1.VSphereCluster:
+		s.cluster = o
+	case *v1beta1.VSphereFailureDomain:
+		s.domains[o.Name] = o
+	case *v1beta1.VSphereDeploymentZone:
+		s.zones = append(s.zones, o)
+	case *clusterv1beta1.MachineDeployment:
+		s.workers = append(s.workers, o)
+	}
+	if kind := raw.GetKind(); kind == rules.KindKubeadmControlPlane || kind == rules.KindMachineDeployment {
+		c, err := rules.ConsumerOf(raw)
+		g.Expect(err).NotTo(HaveOccurred(), name)
+		s.consumers = append(s.consumers, c)
+	}
+	if raw.GroupVersionKind().Group == v1beta1.GroupVersion.Group {
+		fitsSchema(t, name, raw)
+	}
 }
 
 // fitsSchema validates an object as the API server does.
@@ -184,6 +214,40 @@ func TestVariantsChangeOneThing(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestFailureDomains: every zone has slots of the control plane and workers with a pool of their own; where a machine goes is said
+// by its zone and its slot and nowhere else (VS-R2, VS-R44).
+func TestFailureDomains(t *testing.T) {
+	g := NewWithT(t)
+	s := load(t, "failure-domains")
+	selector, err := metav1.LabelSelectorAsSelector(s.cluster.Spec.FailureDomainSelector)
+	g.Expect(err).NotTo(HaveOccurred())
+	datacenters := map[string]string{}
+	for _, zone := range s.zones {
+		g.Expect(selector.Matches(labels.Set(zone.Labels))).To(BeTrue(), zone.Name)
+		g.Expect(zone.Spec.Server).To(Equal(s.cluster.Spec.Server), zone.Name)
+		domain := s.domains[zone.Spec.FailureDomain]
+		g.Expect(domain).NotTo(BeNil(), zone.Name)
+		g.Expect(rules.VSphereFailureDomain(nil, domain).Errors).To(BeEmpty(), domain.Name)
+		datacenters[zone.Name] = domain.Spec.Topology.Datacenter
+	}
+	g.Expect(datacenters).To(HaveLen(2))
+	for name, template := range s.templates {
+		spec := template.Spec.Template.Spec
+		g.Expect([]string{spec.Datacenter, spec.Folder, spec.ResourcePool, spec.Datastore}).To(HaveEach(BeEmpty()), name)
+		g.Expect(spec.Network.Devices).To(HaveLen(1), name)
+	}
+	for _, md := range s.workers {
+		g.Expect(md.Spec.Template.Spec.FailureDomain).NotTo(BeNil(), md.Name)
+		zone := *md.Spec.Template.Spec.FailureDomain
+		pool := s.pools[s.templates[md.Spec.Template.Spec.InfrastructureRef.Name].Spec.Template.Spec.MachineConfigPoolRef.Name]
+		for _, slot := range pool.Spec.Configs {
+			g.Expect(slot.Datacenter).To(Equal(datacenters[zone]), slot.Hostname)
+		}
+		delete(datacenters, zone)
+	}
+	g.Expect(datacenters).To(BeEmpty(), "zones without workers")
 }
 
 // TestSecondNIC: slots and templates agree about the interfaces, and there is one default route (VS-R43, VS-R49).
