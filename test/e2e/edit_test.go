@@ -85,11 +85,27 @@ func (w *world) export(t *testing.T, kind, name, newName, file string, change fu
 	w.kubectl(t, "apply", "-f", w.manifest(file))
 }
 
+// copyCluster is export for what belongs to no namespace.
+func (w *world) copyCluster(t *testing.T, kind, name, newName, file string, change func(*unstructured.Unstructured)) {
+	t.Helper()
+	w.shell(t, "kubectl get "+kind+" "+name+" -o yaml > "+file)
+	w.rename(t, newName, file, change)
+	w.kubectl(t, "apply", "-f", w.manifest(file))
+}
+
 // copy is export up to the file.
 func (w *world) copy(t *testing.T, kind, name, newName, file string, change func(*unstructured.Unstructured)) {
 	t.Helper()
+	w.shell(t, "kubectl get "+kind+" "+name+" -n "+namespace+" -o yaml > "+file)
+	w.rename(t, newName, file, change)
+}
+
+func (w *world) rename(t *testing.T, newName, file string, change func(*unstructured.Unstructured)) {
+	t.Helper()
 	g := NewWithT(t)
-	object := parse(g, []byte(w.kubectl(t, "get", kind, name, "-n", namespace, "-o", "yaml")))
+	text, err := os.ReadFile(w.manifest(file))
+	g.Expect(err).NotTo(HaveOccurred())
+	object := parse(g, text)
 	object.SetName(newName)
 	for _, field := range []string{"resourceVersion", "uid", "generation", "creationTimestamp", "managedFields", "ownerReferences"} {
 		unstructured.RemoveNestedField(object.Object, "metadata", field)
@@ -108,10 +124,20 @@ func set(t *testing.T, object *unstructured.Unstructured, value any, path string
 // patch changes a reference with the merge patch of the manual.
 func (w *world) patch(t *testing.T, kind, name, patch string) {
 	t.Helper()
-	w.kubectl(t, "patch", kind, name, "-n", namespace, "--type=merge", "-p="+patch)
+	w.shell(t, "kubectl patch "+kind+" "+name+" -n "+namespace+" \\\n  --type='merge' -p='"+patch+"'")
 }
 
 func (w *world) useWorkerTemplate(t *testing.T, name string) {
 	t.Helper()
-	w.patch(t, "machinedeployment", workers, `{"spec": {"template": {"spec": {"infrastructureRef": {"name": "`+name+`"}}}}}`)
+	w.patch(t, "machinedeployment", workers, `{
+    "spec": {
+      "template": {
+        "spec": {
+          "infrastructureRef": {
+            "name": "`+name+`"
+          }
+        }
+      }
+    }
+  }`)
 }

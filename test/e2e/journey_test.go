@@ -32,10 +32,10 @@ func TestJourney(t *testing.T) {
 		{"create", create},
 		{"roll workers to a new template", rollWorkers},
 		{"roll to a template that never boots, and back", failAndRollBack},
-		{"upgrade control planes", upgradeControlPlanes},
 		{"scale out, slot first", scaleOutSlotFirst},
 		{"scale out, replicas first", scaleOutReplicasFirst},
 		{"scale in", scaleIn},
+		{"upgrade control planes", upgradeControlPlanes},
 		{"upgrade workers", upgradeWorkers},
 		{"delete the cluster", deleteCluster},
 	}
@@ -49,11 +49,11 @@ func TestJourney(t *testing.T) {
 			{"roll control planes to a new template", rollControlPlanes},
 			{"restore an upgrade that cannot start", restoreUnstartedUpgrade},
 			{"roll control planes to a template that never boots, and back", pointControlPlanesBack},
-			{"upgrade control planes", upgradeControlPlanes},
 			{"scale out, slot first", scaleOutSlotFirst},
 			{"scale out, replicas first", scaleOutReplicasFirst},
 			{"scale in", scaleIn},
 			{"roll to a new bootstrap template", rollBootstrap},
+			{"upgrade control planes", upgradeControlPlanes},
 			{"upgrade workers", upgradeWorkers},
 			{"delete the cluster", deleteCluster},
 		}
@@ -95,7 +95,7 @@ func create(t *testing.T, w *world) {
 	t.Logf("\n%s", out)
 }
 
-// rollWorkers: VS-R25, VS-R30, VS-R31.
+// rollWorkers types what the manual says, word for word: VS-R25, VS-R30, VS-R31, VS-R34, VS-R36, VS-R38.
 func rollWorkers(t *testing.T, w *world) {
 	const marker, raw = "/var/cpaas/marker", "/dev/disk/by-capv/app-data"
 	before, tenants := w.places(t.Context(), NewWithT(t), workerPool)
@@ -108,8 +108,12 @@ func rollWorkers(t *testing.T, w *world) {
 		set(t, o, int64(12288), "spec.template.spec.memoryMiB")
 		set(t, o, "os-v136-3-b", "spec.template.spec.template")
 	})
+	progress := w.follow(t, "kubectl -n "+namespace+" get machinedeployment "+workers+" -w")
 	w.useWorkerTemplate(t, workerTemplate+"-v2")
+	w.shell(t, "kubectl -n "+namespace+" get machine")
 	w.replaced(t, workerPool, before, tenants)
+	NewWithT(t).Expect(strings.Count(progress(), "\n")).To(BeNumerically(">", len(before)), "kubectl get -w shows every step")
+	w.verify(t)
 	for host := range before {
 		g := NewWithT(t)
 		g.Expect(w.berth(t, "guest", "cat", host, marker)).To(Equal("data of "+host), "the file system on %s", host)
@@ -124,6 +128,23 @@ func rollWorkers(t *testing.T, w *world) {
 				NewWithT(t).Expect([]int32{vm.NumCPUs, vm.MemoryMiB}).To(Equal([]int32{6, 12288}), "size of %s", vm.Name)
 			}
 		}
+	}
+}
+
+// verify types the manual's commands that show whether workers are as they should be: every kind is listed, each machine with its
+// slot and address, and every Node is Ready with its planned address.
+func (w *world) verify(t *testing.T) {
+	t.Helper()
+	g := NewWithT(t)
+	out := w.shell(t, "kubectl -n "+namespace+" get machinedeployment,machine,vspheremachine,vspherevm")
+	w.shell(t, "berth kubeconfig --state-dir "+w.env.Dir+" --cluster "+cluster+" > "+cluster+".kubeconfig")
+	nodes := w.shell(t, "kubectl --kubeconfig="+cluster+".kubeconfig get nodes -o wide")
+	places, tenants := w.places(t.Context(), g, workerPool)
+	for host, tn := range tenants {
+		for _, kind := range []string{"machine.cluster.x-k8s.io", "vspheremachine.infrastructure.cluster.x-k8s.io", "vspherevm.infrastructure.cluster.x-k8s.io"} {
+			g.Expect(out).To(MatchRegexp(`(?m)^%s/%s .*\b%s\b`, kind, tn.Machine, host), "a line with the slot of %s", tn.Machine)
+		}
+		g.Expect(nodes).To(MatchRegexp(`(?m)^%s +Ready .* %s `, host, places[host].Address))
 	}
 }
 
@@ -159,8 +180,8 @@ func rollControlPlanes(t *testing.T, w *world) {
 	w.export(t, "vspheremachinetemplate", controlTemplate, controlTemplate+"-v2", "new-control-plane-template.yaml", func(o *unstructured.Unstructured) {
 		set(t, o, int64(12288), "spec.template.spec.memoryMiB")
 	})
-	// The path of the reference depends on the version that kubectl speaks; this is the one kubectl prefers.
-	w.patch(t, "kubeadmcontrolplane", controlPlane, `{"spec": {"machineTemplate": {"spec": {"infrastructureRef": {"name": "`+controlTemplate+`-v2"}}}}}`)
+	// The manual's path of the reference is that of the older version, so kubectl has to be told to speak it.
+	w.patch(t, "kubeadmcontrolplane.v1beta1.controlplane.cluster.x-k8s.io", controlPlane, `{"spec": {"machineTemplate": {"infrastructureRef": {"name": "`+controlTemplate+`-v2"}}}}`)
 	w.replaced(t, controlPlanePool, before, tenants)
 	for host := range before {
 		NewWithT(t).Expect(w.berth(t, "guest", "cat", host, "/var/cpaas/marker")).To(Equal("data of " + host))

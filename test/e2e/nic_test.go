@@ -21,9 +21,16 @@ func createWithTwoInterfaces(t *testing.T, w *world) {
 	w.interfaces(t, workerPool, "pg-node", "pg-stor")
 }
 
+// group is a set of workers: a pool, the file it is kept in, the MachineDeployment, and what names of its templates begin with.
+type group struct{ pool, file, owner, templates string }
+
+var firstGroup = group{workerPool, workerPoolFile, workers, workerTemplate}
+
 // addInterface: VS-R41, VS-R42, VS-R49. Slots first, then a template, then the reference; what runs is not touched before its turn.
-func addInterface(t *testing.T, w *world, suffix string) {
-	w.changeInterfaces(t, suffix, []string{"pg-node", "pg-stor"}, func(g Gomega, slot map[string]any) {
+// zone names where the machines go from then on, if they are in one.
+func (w *world) addInterface(t *testing.T, of group, suffix, zone string) {
+	t.Helper()
+	w.changeInterfaces(t, of, suffix, zone, []string{"pg-node", "pg-stor"}, func(g Gomega, slot map[string]any) {
 		ip, _, err := unstructured.NestedString(slot, "network", "primary", "ip")
 		g.Expect(err).NotTo(HaveOccurred())
 		_, last, _ := strings.Cut(ip, fmt.Sprintf("127.%d.1.", int(w.env.Range)))
@@ -33,32 +40,31 @@ func addInterface(t *testing.T, w *world, suffix string) {
 }
 
 // takeInterface: VS-R50.
-func takeInterface(t *testing.T, w *world, suffix string) {
-	w.changeInterfaces(t, suffix, []string{"pg-node"}, func(_ Gomega, slot map[string]any) {
+func (w *world) takeInterface(t *testing.T, of group, suffix, zone string) {
+	t.Helper()
+	w.changeInterfaces(t, of, suffix, zone, []string{"pg-node"}, func(_ Gomega, slot map[string]any) {
 		unstructured.RemoveNestedField(slot, "network", "additional")
 	})
 }
 
-// changeInterfaces is the manual's procedure for the workers.
-func (w *world) changeInterfaces(t *testing.T, suffix string, networks []string, change func(g Gomega, slot map[string]any)) {
+// changeInterfaces is the manual's procedure.
+func (w *world) changeInterfaces(t *testing.T, of group, suffix, zone string, networks []string, change func(g Gomega, slot map[string]any)) {
 	t.Helper()
 	g := NewWithT(t)
-	before, tenants := w.places(t.Context(), g, workerPool)
+	before, tenants := w.places(t.Context(), g, of.pool)
 	untouched := w.hardware(t)
-	template := w.templateOf(t, workers)
 	var devices []any
 	for _, n := range networks {
 		devices = append(devices, map[string]any{"networkName": n})
 	}
-	prepare := func(o *unstructured.Unstructured) {
+	file, template := of.templates+"-"+suffix+".yaml", of.templates+"-"+suffix
+	w.copy(t, "vspheremachinetemplate", w.templateOf(t, of.owner), template, file, func(o *unstructured.Unstructured) {
 		NewWithT(t).Expect(unstructured.SetNestedSlice(o.Object, devices, "spec", "template", "spec", "network", "devices")).To(Succeed())
-	}
-
+	})
 	// A template before its slots has as many devices as no slot has (decision V4).
-	w.copy(t, "vspheremachinetemplate", template, workerTemplate+"-"+suffix, "worker-"+suffix+".yaml", prepare)
-	w.refused(t, []string{"spec.template.spec.network.devices", "network interface(s)"}, "apply", "-f", w.manifest("worker-"+suffix+".yaml"))
+	w.refused(t, []string{"spec.template.spec.network.devices", "network interface(s)"}, "apply", "-f", w.manifest(file))
 
-	w.edit(t, workerPoolFile, func(pool *unstructured.Unstructured) {
+	w.edit(t, of.file, func(pool *unstructured.Unstructured) {
 		g := NewWithT(t)
 		configs, _, err := unstructured.NestedSlice(pool.Object, "spec", "configs")
 		g.Expect(err).NotTo(HaveOccurred())
@@ -67,13 +73,17 @@ func (w *world) changeInterfaces(t *testing.T, suffix string, networks []string,
 		}
 		g.Expect(unstructured.SetNestedSlice(pool.Object, configs, "spec", "configs")).To(Succeed())
 	})
-	w.warned(t, []string{"network interface(s)"}, "apply", "-f", w.manifest(workerPoolFile))
-	w.kubectl(t, "apply", "-f", w.manifest("worker-"+suffix+".yaml"))
+	w.warned(t, []string{"network interface(s)"}, "apply", "-f", w.manifest(of.file))
+	w.kubectl(t, "apply", "-f", w.manifest(file))
 	g.Expect(w.hardware(t)).To(Equal(untouched), "no virtual machine is edited")
 
-	w.useWorkerTemplate(t, workerTemplate+"-"+suffix)
-	w.replaced(t, workerPool, before, tenants)
-	w.interfaces(t, workerPool, networks...)
+	where := ""
+	if zone != "" {
+		where = `"failureDomain": "` + zone + `", `
+	}
+	w.patch(t, "machinedeployment", of.owner, `{"spec": {"template": {"spec": {`+where+`"infrastructureRef": {"name": "`+template+`"}}}}}`)
+	w.replaced(t, of.pool, before, tenants)
+	w.interfaces(t, of.pool, networks...)
 }
 
 // hardware is what of each virtual machine only a replacement may change: its networks and disks.

@@ -13,12 +13,27 @@ type tour struct {
 
 // TestTours begins with the variants of the example and goes where TestJourney does not.
 func TestTours(t *testing.T) {
-	tours := map[string]tour{}
+	tours := map[string]tour{
+		"two zones": {"failure-domains", []flow{
+			{"create over two datacenters", createInZones},
+			{"a health check replaces a worker of a full pool", remediateWorker},
+			{"a health check replaces a control plane", remediateControlPlane},
+			{"delete the cluster", deleteCluster},
+		}},
+	}
 	if *full {
+		tours["two zones"] = tour{"failure-domains", []flow{
+			{"create over two datacenters", createInZones},
+			{"a health check replaces a worker of a full pool", remediateWorker},
+			{"a health check replaces a control plane", remediateControlPlane},
+			{"a second interface in one zone, and back", changeInterfacesInZone},
+			{"roll control planes over their zones", rollOverZones},
+			{"delete the cluster", deleteCluster},
+		}}
 		tours["second interface"] = tour{"second-nic", []flow{
 			{"create with two interfaces", createWithTwoInterfaces},
-			{"take the second interface away", func(t *testing.T, w *world) { takeInterface(t, w, "one") }},
-			{"add a second interface", func(t *testing.T, w *world) { addInterface(t, w, "two") }},
+			{"take the second interface away", func(t *testing.T, w *world) { w.takeInterface(t, firstGroup, "one", "") }},
+			{"add a second interface", func(t *testing.T, w *world) { w.addInterface(t, firstGroup, "two", "") }},
 			{"pools that keep their disks", keepPool},
 			{"pools that do not", losePool},
 			{"delete the cluster", deleteCluster},
@@ -28,6 +43,8 @@ func TestTours(t *testing.T) {
 			{"roll control planes with older disks", rollLegacyControlPlanes},
 			{"roll workers with older disks", rollLegacyWorkers},
 			{"a second group of workers, with newer disks", secondGroup},
+			{"wrong addresses in a pool", wrongPlaces},
+			{"two owners of one pool while nobody checks", contestedPool},
 			{"delete the cluster but not its disks, and create it again", keepCluster},
 			{"delete the cluster", deleteCluster},
 		}}

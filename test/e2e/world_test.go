@@ -187,6 +187,42 @@ func (w *world) heed(ctx context.Context, program string, args ...string) (out, 
 	return stdout.String(), kept.String(), nil
 }
 
+// shell types lines into a shell, in the directory with the manifests. Like kubectl, it types again what found nobody to answer.
+func (w *world) shell(t *testing.T, lines string) string {
+	t.Helper()
+	t.Logf("$ %s", lines)
+	var out []byte
+	NewWithT(t).Eventually(func(g Gomega) {
+		cmd := exec.CommandContext(t.Context(), "sh", "-ec", lines)
+		cmd.Dir = w.dir
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+w.env.Kubeconfig(), "PATH="+w.bin+":"+os.Getenv("PATH"))
+		var err error
+		out, err = cmd.CombinedOutput()
+		if err != nil && !strings.Contains(string(out), "failed to call webhook") {
+			StopTrying("the command was refused").Wrap(fmt.Errorf("%w: %s", err, out)).Now()
+		}
+		g.Expect(err).NotTo(HaveOccurred(), "%s", out)
+	}, time.Minute, glance).Should(Succeed())
+	return string(out)
+}
+
+// follow types a command that goes on until stop is called, which returns what it has printed.
+func (w *world) follow(t *testing.T, line string) (stop func() string) {
+	t.Helper()
+	t.Logf("$ %s &", line)
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := exec.CommandContext(ctx, "sh", "-c", "exec "+line)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.env.Kubeconfig(), "PATH="+w.bin+":"+os.Getenv("PATH"))
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	NewWithT(t).Expect(cmd.Start()).To(Succeed())
+	return func() string {
+		cancel()
+		_ = cmd.Wait()
+		return out.String()
+	}
+}
+
 // refused types a kubectl command that must be refused with all of these words.
 func (w *world) refused(t *testing.T, words []string, args ...string) {
 	t.Helper()
