@@ -20,8 +20,8 @@ func (w *world) zone(suffix, datacenter, datastore string) *infrav1.VSphereDeplo
 	domain := &infrav1.VSphereFailureDomain{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: infrav1.VSphereFailureDomainSpec{
-			Region:   infrav1.FailureDomain{Name: "r", Type: infrav1.DatacenterFailureDomain, TagCategory: "region"},
-			Zone:     infrav1.FailureDomain{Name: suffix, Type: infrav1.DatacenterFailureDomain, TagCategory: "zone"},
+			Region:   infrav1.FailureDomain{Name: "r", Type: infrav1.DatacenterFailureDomain, TagCategory: "region", AutoConfigure: ptr.To(true)},
+			Zone:     infrav1.FailureDomain{Name: suffix, Type: infrav1.DatacenterFailureDomain, TagCategory: "zone", AutoConfigure: ptr.To(true)},
 			Topology: infrav1.Topology{Datacenter: datacenter, Datastore: datastore},
 		},
 	}

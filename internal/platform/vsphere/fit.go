@@ -75,7 +75,7 @@ func (s *Session) Fit(ctx context.Context, server *machine.Server, fit machine.F
 			return machine.Operation{}, err
 		}
 	}
-	if err := s.attachTags(ctx, v, shape.TagIDs); err != nil {
+	if err := s.enroll(ctx, v, shape); err != nil {
 		return machine.Operation{}, err
 	}
 	config, digest, err := fitConfig(v, fit, shape)

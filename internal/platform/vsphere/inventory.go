@@ -111,7 +111,7 @@ func (i *inventories) with(ctx context.Context, do func(*inventory) error) error
 	return do(inv)
 }
 
-var missingReasons = []string{ReasonDatacenter, ReasonFolder, ReasonResourcePool, ReasonDatastore, ReasonNetwork, ReasonStoragePolicy}
+var missingReasons = []string{ReasonDatacenter, ReasonFolder, ReasonResourcePool, ReasonDatastore, ReasonNetwork, ReasonStoragePolicy, ReasonComputeCluster}
 
 // readView reads through a container view that is made once per login.
 func (i *inventories) readView(ctx context.Context) ([]types.ObjectContent, error) {
@@ -333,14 +333,19 @@ func (inv *inventory) resourcePool(dc *node, value string) (types.ManagedObjectR
 		return types.ManagedObjectReference{}, refused(ReasonResourcePool, "spec.resourcePool is empty and %s has %d root "+
 			"resource pools: %s; name one", inv.where(dc), len(roots), inv.list(roots, dc, kindResourcePool))
 	}
-	clusters := kindResourcePool
+	return inv.pool(kindResourcePool, dc, value)
+}
+
+// pool resolves the name of a resource pool, or of the compute cluster whose root pool is meant.
+func (inv *inventory) pool(k kind, dc *node, value string) (types.ManagedObjectReference, error) {
+	clusters := k
 	clusters.types = []string{"ComputeResource", "ClusterComputeResource"}
 	if n, err := inv.find(clusters, dc, value); err == nil {
 		if ref, ok := n.props["resourcePool"].(types.ManagedObjectReference); ok {
 			return ref, nil
 		}
 	}
-	n, err := inv.find(kindResourcePool, dc, value)
+	n, err := inv.find(k, dc, value)
 	if err != nil {
 		return types.ManagedObjectReference{}, err
 	}

@@ -21,6 +21,11 @@ type Session struct {
 	markers   markers
 	scans     scans
 	hosts     sync.Map
+	desk      *desk
+	groups    groups
+	fields    fields
+	// tagging serialises the making of tags: two zones of one region would both find none and both make one.
+	tagging sync.Mutex
 
 	softMu    sync.Mutex
 	softAsked map[types.ManagedObjectReference]time.Time
@@ -51,6 +56,7 @@ func dial(ctx context.Context, cfg Config, b *breaker) (*Session, error) {
 		markers:   markers{known: map[string]knownMarker{}},
 		softAsked: map[types.ManagedObjectReference]time.Time{},
 		marks:     newQueue(),
+		desk:      newDesk(),
 	}
 	s.observer = newObserver(c, s.marks.put)
 	if err := s.observer.start(ctx); err != nil {

@@ -48,6 +48,14 @@ type Shape struct {
 	TagIDs []string
 	// OS is "Linux" (or empty) or "Windows".
 	OS string
+
+	// VMGroup of ComputeCluster is the group that the VM joins before its first start; empty joins none. A rule of the cluster
+	// ties the group to hosts.
+	VMGroup, ComputeCluster string
+	// Module is the UUID of the cluster module that the VM joins; empty joins none.
+	Module string
+	// Fields are custom attributes of the VM, by name.
+	Fields map[string]string
 }
 
 // DataDisk is a blank disk created with the VM and destroyed with it.

@@ -2,33 +2,43 @@ package vsphere
 
 import (
 	"context"
-	"net/url"
 	"strings"
 
 	"github.com/vmware/govmomi/vapi/rest"
 	"github.com/vmware/govmomi/vapi/tags"
-	"github.com/vmware/govmomi/vim25/types"
 )
 
 // ReasonTags is the published reason for tags that could not be attached.
 const ReasonTags = "TagsAttachmentFailed"
 
-// attachTags attaches tags to a VM; attaching one twice is no error. The tag service has sessions of its own: this one lives
-// as long as the call, so that none is ever left behind.
+// enroll makes a new virtual machine a member of all that its specification asks for besides disks and data: its VM group, its
+// cluster module, its tags, its custom fields. Doing it twice changes nothing, and each step looks before it acts.
+func (s *Session) enroll(ctx context.Context, v vm, shape Shape) error {
+	if shape.VMGroup != "" {
+		if err := s.joinVMGroup(ctx, v, shape); err != nil {
+			return err
+		}
+	}
+	if shape.Module != "" {
+		if err := s.joinModule(ctx, v, shape.Module); err != nil {
+			return err
+		}
+	}
+	if err := s.attachTags(ctx, v, shape.TagIDs); err != nil {
+		return err
+	}
+	return s.setFields(ctx, v, shape.Fields)
+}
+
+// attachTags attaches tags to a VM; attaching one twice is no error.
 func (s *Session) attachTags(ctx context.Context, v vm, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.client.cfg.CallTimeout)
-	defer cancel()
-	c := rest.NewClient(s.client.vim)
-	if err := c.Login(ctx, url.UserPassword(s.client.cfg.Username, s.client.cfg.Password)); err != nil {
-		return failed(err, "reaching the tag service of vCenter %s", s.client.cfg.Server)
-	}
-	defer func() { _ = c.Logout(context.WithoutCancel(ctx)) }()
-	ref := types.ManagedObjectReference{Type: v.ref.Type, Value: v.ref.Value}
-	if err := tags.NewManager(c).AttachMultipleTagsToObject(ctx, ids, ref); err != nil {
-		return refused(ReasonTags, "spec.tagIDs %s cannot be attached to virtual machine %s: %v", strings.Join(ids, ", "), v.name, err)
-	}
-	return nil
+	return s.rest(ctx, "attaching tags to virtual machine "+v.name, func(ctx context.Context, c *rest.Client) error {
+		if err := tags.NewManager(c).AttachMultipleTagsToObject(ctx, ids, v.ref); err != nil {
+			return refused(ReasonTags, "spec.tagIDs %s cannot be attached to virtual machine %s: %v", strings.Join(ids, ", "), v.name, err)
+		}
+		return nil
+	})
 }

@@ -44,12 +44,14 @@ func (s *strict) destroy(ctx *simulator.Context, vm *simulator.VirtualMachine) t
 	if fault != nil {
 		return fault
 	}
+	cluster := s.clusterOf(ctx, vm)
 	var response soap.HasFault
 	ctx.WithLock(vm, func() { response = vm.UnregisterVM(ctx, &types.UnregisterVM{This: vm.Self}) })
 	if soapFault := response.Fault(); soapFault != nil {
 		fault, _ := soapFault.VimFault().(types.BaseMethodFault)
 		return fault
 	}
+	s.evict(ctx, cluster, vm.Self)
 	for _, p := range places {
 		if path.Dir(p.path) != directory {
 			s.record(Violation{

@@ -270,6 +270,49 @@ func TestFactGroups(t *testing.T) {
 	g.Expect(config.Group).To(HaveLen(1))
 }
 
+// VS-S29: a rule between a VM group and a host group decides where a VM runs, and a destroyed VM leaves its groups: vcsim does
+// neither, vCenter both.
+func TestFactRules(t *testing.T) {
+	g := NewWithT(t)
+	s := start(t, vcenter.Options{})
+	vm := s.mustClone("demo-1")
+	compute, err := s.finder.ClusterComputeResource(s.ctx, "cl-a")
+	g.Expect(err).NotTo(HaveOccurred())
+	hosts, err := compute.Hosts(s.ctx)
+	g.Expect(err).NotTo(HaveOccurred())
+	var elsewhere types.ManagedObjectReference
+	for _, h := range hosts {
+		if h.Reference() != *s.read(vm).Runtime.Host {
+			elsewhere = h.Reference()
+		}
+	}
+	add := types.ArrayUpdateSpec{Operation: types.ArrayUpdateOperationAdd}
+	task, err := compute.Reconfigure(s.ctx, &types.ClusterConfigSpecEx{
+		GroupSpec: []types.ClusterGroupSpec{
+			{ArrayUpdateSpec: add, Info: &types.ClusterVmGroup{ClusterGroupInfo: types.ClusterGroupInfo{Name: "workers"}, Vm: []types.ManagedObjectReference{vm.Reference()}}},
+			{ArrayUpdateSpec: add, Info: &types.ClusterHostGroup{ClusterGroupInfo: types.ClusterGroupInfo{Name: "rack"}, Host: []types.ManagedObjectReference{elsewhere}}},
+		},
+		RulesSpec: []types.ClusterRuleSpec{{ArrayUpdateSpec: add, Info: &types.ClusterVmHostRuleInfo{
+			ClusterRuleInfo: types.ClusterRuleInfo{Name: "workers in rack", Enabled: types.NewBool(true), Mandatory: types.NewBool(true)},
+			VmGroupName:     "workers", AffineHostGroupName: "rack",
+		}}},
+	}, true)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(task.Wait(s.ctx)).To(Succeed())
+	g.Expect(s.powerOn(vm)).To(Succeed())
+	g.Expect(*s.read(vm).Runtime.Host).To(Equal(elsewhere))
+
+	g.Expect(s.powerOff(vm)).To(Succeed())
+	g.Expect(s.destroy(vm)).To(Succeed())
+	config, err := compute.Configuration(s.ctx)
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, group := range config.Group {
+		if vms, ok := group.(*types.ClusterVmGroup); ok {
+			g.Expect(vms.Vm).To(BeEmpty())
+		}
+	}
+}
+
 // A task that ended long ago is not there any more.
 func TestFactOldTasksVanish(t *testing.T) {
 	g := NewWithT(t)

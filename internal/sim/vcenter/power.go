@@ -36,6 +36,9 @@ func (s *strict) powerOn(ctx *simulator.Context, vm *simulator.VirtualMachine) t
 	var power types.VirtualMachinePowerState
 	ctx.WithLock(vm, func() { disks, power = disksOf(vm), vm.Runtime.PowerState })
 	if power != types.VirtualMachinePowerStatePoweredOn {
+		if fault := s.obey(ctx, vm); fault != nil {
+			return fault
+		}
 		if fault := s.lockDisks(ctx, vm, disks); fault != nil {
 			return fault
 		}

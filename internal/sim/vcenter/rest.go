@@ -17,12 +17,18 @@ import (
 type restSessions struct {
 	mu   sync.Mutex
 	open map[string]Session
+	// modules is held for every call about cluster modules, which vcsim keeps without a lock.
+	modules sync.Mutex
 }
 
 // serve passes a request on, and looks at those that open or end a session.
 func (s *restSessions) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if !strings.HasSuffix(r.URL.Path, "/cis/session") && r.URL.Path != "/api/session" {
 		s.used(r)
+		if strings.Contains(r.URL.Path, "/vcenter/cluster/modules") {
+			s.modules.Lock()
+			defer s.modules.Unlock()
+		}
 		next.ServeHTTP(w, r)
 		return
 	}
