@@ -30,8 +30,8 @@ type Error struct {
 	Message    string
 	RetryAfter time.Duration
 	Err        error
-	// Nowhere, with Refused: the location or the storage that was named does not exist on the platform, and nothing of what was
-	// asked for was found anywhere else. Nothing of ours can lie there.
+	// Nowhere, with Refused: the location or the storage that was named does not exist on the platform, or none was named and there
+	// are several, and nothing of what was asked for was found anywhere else. Nothing of ours can lie there.
 	Nowhere bool
 }
 

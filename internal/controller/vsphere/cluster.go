@@ -72,7 +72,7 @@ func (r *clusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 		r.latest.wrote(next)
 		infra.ObjectMeta, stored.ObjectMeta = *next.ObjectMeta.DeepCopy(), *next.ObjectMeta.DeepCopy()
 	}
-	after, err := r.provision(ctx, infra)
+	after, err := r.provision(ctx, infra, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -80,7 +80,7 @@ func (r *clusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 }
 
 // provision checks what a cluster needs before machines can be made.
-func (r *clusterReconciler) provision(ctx context.Context, infra *infrav1.VSphereCluster) (time.Duration, error) {
+func (r *clusterReconciler) provision(ctx context.Context, infra *infrav1.VSphereCluster, cluster *clusterv1.Cluster) (time.Duration, error) {
 	guard, after, err := r.connect(ctx, infra)
 	if err != nil {
 		return 0, err
@@ -97,7 +97,7 @@ func (r *clusterReconciler) provision(ctx context.Context, infra *infrav1.VSpher
 	}
 	setCondition(infra, infrav1.VCenterAvailableCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
 
-	domains, waiting, err := r.failureDomains(ctx, infra)
+	domains, waiting, err := r.failureDomains(ctx, infra, cluster)
 	if err != nil {
 		return 0, err
 	}

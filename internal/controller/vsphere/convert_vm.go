@@ -130,6 +130,10 @@ func mergePlacement(spec *infrav1.VirtualMachineCloneSpec, in *placement) {
 			*into = value
 		}
 	}
+	if cluster := ptr.Deref(in.domain.Spec.Topology.ComputeCluster, ""); spec.ResourcePool == "" && cluster != "" {
+		// A failure domain of one compute cluster, and nobody names a resource pool: the cluster's own, and no other cluster's.
+		spec.ResourcePool = cluster
+	}
 	for i, network := range in.networks {
 		if i < len(spec.Network.Devices) {
 			spec.Network.Devices[i].NetworkName = network
@@ -156,9 +160,14 @@ func checkTopology(m *infrav1.VSphereMachine, place *slot.Slot, in *placement) e
 		return refuse("failure domain %s names %d networks and VSphereMachine %s has %d in spec.network.devices: make both the same",
 			in.domain.Name, len(in.networks), m.Name, devices)
 	}
-	if place != nil && len(place.NICs) > 0 && place.NICs[0].Network != in.networks[0] {
-		return refuse("slot %s names the primary network %q and failure domain %s names %q: make both the same, or leave the networks out of the failure domain",
-			place.HostName, place.NICs[0].Network, in.domain.Name, in.networks[0])
+	if place == nil {
+		return nil
+	}
+	for i, nic := range place.NICs {
+		if nic.Network != "" && nic.Network != in.networks[i] {
+			return refuse("slot %s names network %q for interface %d (0 is the primary) and failure domain %s names %q: make both the same, or leave the networks out of the failure domain",
+				place.HostName, nic.Network, i, in.domain.Name, in.networks[i])
+		}
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
 	"github.com/berth-dev/berth/internal/machine"
+	"github.com/berth-dev/berth/internal/platform/vsphere"
 	"github.com/berth-dev/berth/internal/slot"
 )
 
@@ -27,6 +28,8 @@ type journal struct {
 	machine *infrav1.VSphereMachine
 	owner   *clusterv1.Machine
 	in      *placement
+	// enrol adds to the shape what the virtual machine is to be a member of; nil adds nothing.
+	enrol func(*vsphere.Shape)
 	// vm as last read or written, nil before the intent.
 	vm *infrav1.VSphereVM
 }
@@ -36,7 +39,7 @@ var _ machine.Journal = (*journal)(nil)
 // Intend implements machine.Journal.
 func (j *journal) Intend(ctx context.Context, place *slot.Slot) (machine.ServerSpec, error) {
 	if j.vm != nil {
-		return serverSpec(j.vm), nil
+		return j.spec(), nil
 	}
 	vm, err := buildVM(j.machine, j.owner, place, j.in)
 	if err != nil {
@@ -63,7 +66,16 @@ func (j *journal) Intend(ctx context.Context, place *slot.Slot) (machine.ServerS
 	}
 	j.latest.wrote(vm)
 	j.vm = vm
-	return serverSpec(vm), nil
+	return j.spec(), nil
+}
+
+func (j *journal) spec() machine.ServerSpec {
+	spec := serverSpec(j.vm)
+	if shape, ok := spec.Shape.(vsphere.Shape); ok && j.enrol != nil {
+		j.enrol(&shape)
+		spec.Shape = shape
+	}
+	return spec
 }
 
 // Save implements machine.Journal.

@@ -66,7 +66,7 @@ func (r *machineReconciler) life(ctx context.Context, s *scope) (life *machine.L
 		}
 	}
 	life.Guards = guards
-	life.Journal = &journal{client: r.client, latest: r.latest, machine: s.machine, owner: s.owner, in: s.place, vm: s.vm}
+	life.Journal = &journal{client: r.client, latest: r.latest, machine: s.machine, owner: s.owner, in: s.place, vm: s.vm, enrol: s.enrol}
 	return life, !holds(guards), after, nil
 }
 
@@ -150,7 +150,7 @@ func guardOf(err error) (*machine.Guard, time.Duration) {
 // placement resolves the Machine's failure domain.
 func (r *machineReconciler) placement(ctx context.Context, s *scope) (*machine.Guard, error) {
 	if s.owner == nil || s.owner.Spec.FailureDomain == "" {
-		return nil, nil
+		return elsewhere(s), nil
 	}
 	missing := func(kind, name, by string) *machine.Guard {
 		return &machine.Guard{
@@ -171,7 +171,7 @@ func (r *machineReconciler) placement(ctx context.Context, s *scope) (*machine.G
 		return nil, fmt.Errorf("reading VSphereFailureDomain %s: %w", zone.Spec.FailureDomain, err)
 	}
 	s.place = newPlacement(zone, domain)
-	return nil, nil
+	return elsewhere(s), nil
 }
 
 // consumer is the control plane or MachineDeployment that a machine belongs to, nil if it belongs to neither (VS-A1).

@@ -234,6 +234,9 @@ func (r *machineReconciler) create(ctx context.Context, s *scope) (ctrl.Result, 
 	if err := r.patchStatus(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
+	if err := r.labelHost(ctx, s, report.Server); err != nil {
+		return ctrl.Result{}, err
+	}
 	if pooled && !guarded && waitsForPool(report) && !r.queue.wait(poolKey, key, tick) {
 		return ctrl.Result{RequeueAfter: time.Millisecond}, nil
 	}

@@ -111,6 +111,7 @@ func (r *clusterReconciler) setup(mgr ctrl.Manager, o Options) error {
 		Watches(&infrav1.VSphereMachine{}, handler.EnqueueRequestsFromMapFunc(r.ofPart), builder.WithPredicates(deleted())).
 		Watches(&infrav1.VSphereVM{}, handler.EnqueueRequestsFromMapFunc(r.ofPart), builder.WithPredicates(deleted())).
 		Watches(&infrav1.VSphereMachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.ofPart), builder.WithPredicates(deleted())).
+		Watches(&infrav1.VSphereMachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.ofPool), builder.WithPredicates(slotsMoved())).
 		Watches(&infrav1.VSphereDeploymentZone{}, handler.EnqueueRequestsFromMapFunc(r.ofZone)).
 		Watches(&infrav1.VSphereClusterIdentity{}, handler.EnqueueRequestsFromMapFunc(r.ofIdentity)).
 		WatchesMetadata(secretMetadata(), handler.EnqueueRequestsFromMapFunc(r.ofSecret)).

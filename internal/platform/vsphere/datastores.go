@@ -55,8 +55,11 @@ func (s *Session) datastore(ctx context.Context, inv *inventory, dc *node, k kin
 	default:
 		all := inv.all(kindDatastore, dc)
 		if len(all) != 1 {
-			return nil, "", refused(ReasonDatastore, "%s is empty and %s has %d datastores: %s; name one", kindDatastore.field,
+			unnamed := refused(ReasonDatastore, "%s is empty and %s has %d datastores: %s; name one", kindDatastore.field,
 				inv.where(dc), len(all), inv.list(all, dc, kindDatastore))
+			// With failure domains a template names none: where a disk lies is only known by looking for its mark.
+			unnamed.Nowhere = true
+			return nil, "", unnamed
 		}
 		ds = all[0]
 	}
