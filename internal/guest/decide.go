@@ -56,6 +56,9 @@ type Visit string
 const (
 	VisitNew  Visit = "new"
 	VisitDone Visit = "done"
+	// VisitOther: the record is of another server. The image may have been made of a used server, or this server may have lost
+	// its instance ID; nobody here can tell.
+	VisitOther Visit = "other"
 	// VisitUnknown: the record on the system disk, or the instance ID, cannot be read.
 	VisitUnknown Visit = "unknown"
 )
@@ -118,6 +121,8 @@ func Decide(f Facts, r Row) Decision {
 		return refuse("mount-path-occupied")
 	case r.Wipe && f.Visit == VisitUnknown:
 		return refuse("wipe-record-unreadable")
+	case r.Wipe && f.Visit == VisitOther:
+		return refuse("wipe-record-of-another")
 	}
 	switch f.Content {
 	case Blank:
@@ -164,24 +169,26 @@ func decideFilesystem(f Facts, r Row) Decision {
 // sentences of the decisions, with the names of what Text fills in.
 var sentences = map[string]string{
 	"no-identity":               "disk {disk} has no UUID in the mapping file",
-	"missing":                   "disk {disk}: no device has UUID {uuid}",
+	"missing":                   "disk {disk}: no device has UUID {uuid}; is it attached, and does the server show the UUIDs of its disks?",
 	"ambiguous":                 "disk {disk}: more than one device has UUID {uuid}; detach the copy",
 	"raw":                       "disk {disk} is raw; linked only",
 	"unknown-filesystem-wanted": "disk {disk}: file system {wanted} is not one of ext4, xfs",
 	"mounted-elsewhere":         "disk {disk} is mounted somewhere else than {path}",
 	"mount-path-occupied":       "disk {disk}: another device is mounted on {path}",
 	"wipe-record-unreadable":    "disk {disk} is to be emptied once per server, and whether that has happened cannot be read",
-	"blank-but-mounted":         "disk {disk} is mounted on {path} but looks blank",
-	"blank":                     "disk {disk} is blank; {wanted} is made on it",
-	"foreign-signature":         "disk {disk} carries something else than a file system ({found}); it is not touched",
-	"unreadable":                "disk {disk} cannot be probed (I/O error or ambiguous result); it is not touched",
-	"unknown-filesystem-found":  "disk {disk} carries a file system of type {found}, which is never mounted here",
-	"ephemeral-not-blank":       "ephemeral disk {disk} is neither blank nor ours; it is not touched",
-	"belongs-to-another":        "disk {disk} carries the marker of another place or disk; it is not mounted",
-	"marker-unreadable":         "disk {disk}: its {found} file system cannot be mounted or its marker not be read",
-	"first-boot":                "disk {disk}: first boot of this server; the content of {path} is deleted",
-	"other-filesystem":          "disk {disk} was declared {wanted} but carries {found}; mounted as found",
-	"as-declared":               "disk {disk}: {found} mounted on {path}",
+	"wipe-record-of-another": "disk {disk} is to be emptied once per server, and /etc/capv/disk-initialized-{disk} is of another server: " +
+		"remove it if this image was made of a used server",
+	"blank-but-mounted":        "disk {disk} is mounted on {path} but looks blank",
+	"blank":                    "disk {disk} is blank; {wanted} is made on it",
+	"foreign-signature":        "disk {disk} carries something else than a file system ({found}); it is not touched; clear its first and last MiB if nothing on it is needed",
+	"unreadable":               "disk {disk} cannot be probed (I/O error or ambiguous result); it is not touched",
+	"unknown-filesystem-found": "disk {disk} carries a file system of type {found}, which is never mounted here",
+	"ephemeral-not-blank":      "ephemeral disk {disk} is neither blank nor ours; it is not touched",
+	"belongs-to-another":       "disk {disk} carries the marker of another place or disk; it is not mounted",
+	"marker-unreadable":        "disk {disk}: its {found} file system cannot be mounted or its marker not be read",
+	"first-boot":               "disk {disk}: first boot of this server; the content of {path} is deleted",
+	"other-filesystem":         "warning: disk {disk} was declared {wanted} but carries {found}; mounted as found",
+	"as-declared":              "disk {disk}: {found} mounted on {path}",
 }
 
 // Text is the decision as a sentence.
@@ -223,4 +230,13 @@ func ReadMarker(key, file string, hasFile bool, label string) Marker {
 // included: kubeadm's preflight checks do for etcd's directory. Such a file system is identified by its label alone.
 func MustBeEmpty(mountPath string) bool {
 	return mountPath == "/var/lib/etcd"
+}
+
+// Reasons are all words that a Decision may give.
+func Reasons() map[string]bool {
+	all := map[string]bool{}
+	for reason := range sentences {
+		all[reason] = true
+	}
+	return all
 }

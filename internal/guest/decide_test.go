@@ -42,7 +42,7 @@ func cases() (facts []Facts, rows []Row) {
 			for _, fsType := range types {
 				for _, marker := range []Marker{MarkerNone, MarkerOurs, MarkerOther, MarkerUnreadable} {
 					for _, mounted := range []Mounted{MountedNo, MountedHere, MountedElsewhere, MountedOver} {
-						for _, visit := range []Visit{VisitNew, VisitDone, VisitUnknown} {
+						for _, visit := range []Visit{VisitNew, VisitDone, VisitOther, VisitUnknown} {
 							facts = append(facts, Facts{devices, content, fsType, marker, mounted, visit})
 						}
 					}

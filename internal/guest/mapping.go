@@ -19,8 +19,16 @@ func Script() string { return script }
 // empty stands for an empty column: with tabs as separators the shell's read would swallow it.
 const empty = "-"
 
-// mappingHeader names the columns of the mapping file.
-const mappingHeader = "# name\tuuid\tmountPath\tfilesystem\toptions\twipe\tkind\tkey\n"
+// mappingHeader names the columns of the mapping file, mappingEnd is its last line: a file that lost its end in a power cut
+// must not pass for a place with fewer disks.
+const (
+	mappingHeader = "# name\tuuid\tmountPath\tfilesystem\toptions\twipe\tkind\tkey\n"
+	mappingEnd    = "# end"
+	columnCount   = 8
+)
+
+// noOptions is what mount(8) calls none.
+const noOptions = "defaults"
 
 // Row is one line of the mapping file.
 type Row struct {
@@ -60,7 +68,7 @@ func Rows(disks []Disk) []Row {
 			}
 			r.Options = strings.Join(d.Options, ",")
 			if r.Options == "" {
-				r.Options = "defaults"
+				r.Options = noOptions
 			}
 		}
 		rows = append(rows, r)
@@ -94,30 +102,43 @@ func Mapping(rows []Row) string {
 		b.WriteString(strings.Join(columns, "\t"))
 		b.WriteByte('\n')
 	}
+	b.WriteString(mappingEnd + "\n")
 	return b.String()
 }
 
 // FstabLine is what the script leaves in fstab about a mounted disk, fsUUID being the file system's UUID and fsType its type.
 func FstabLine(r Row, fsUUID, fsType string) string {
 	return fmt.Sprintf("UUID=%s %s %s %s,nofail,x-systemd.device-timeout=120s,x-systemd.before=%s,x-capv.disk=%s 0 2", fsUUID,
-		strings.ReplaceAll(r.MountPath, " ", `\040`), fsType, r.Options, UnitName, r.Name)
+		FstabField(r.MountPath), fsType, FstabField(r.Options), UnitName, r.Name)
 }
 
-// ParseMapping reads a mapping file.
+// FstabField escapes a field of fstab.
+func FstabField(s string) string { return fstabEscapes.Replace(s) }
+
+var fstabEscapes = strings.NewReplacer(`\`, `\134`, " ", `\040`)
+
+// ParseMapping reads a mapping file as the script does: one that is cut short or damaged is an error.
 func ParseMapping(text string) ([]Row, error) {
 	var rows []Row
-	for i, line := range strings.Split(text, "\n") {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if lines[len(lines)-1] != mappingEnd {
+		return nil, fmt.Errorf("%s is cut short: its last line is not %q", MappingPath, mappingEnd)
+	}
+	for i, line := range lines {
 		if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
 		columns := strings.Split(line, "\t")
-		if len(columns) != 8 {
-			return nil, fmt.Errorf("%s line %d: %d columns, want 8", MappingPath, i+1, len(columns))
+		if len(columns) != columnCount || columns[0] == "" || columns[columnCount-1] == "" {
+			return nil, fmt.Errorf("%s is damaged: line %d has %d columns, want %d, with a name and a key", MappingPath, i+1, len(columns), columnCount)
 		}
 		for j, c := range columns {
 			if c == empty {
 				columns[j] = ""
 			}
+		}
+		if columns[2] != "" && columns[4] == "" {
+			columns[4] = noOptions
 		}
 		rows = append(rows, Row{
 			Name: columns[0], Identity: columns[1], MountPath: columns[2], Filesystem: columns[3], Options: columns[4],
@@ -172,7 +193,7 @@ const unit = `[Unit]
 Description=Find, format, mount and link the disks of this node's place
 Documentation=https://github.com/berth-dev/berth
 DefaultDependencies=yes
-After=local-fs.target systemd-udevd.service
+After=local-fs.target systemd-udevd.service cloud-init-local.service
 Wants=systemd-udevd.service
 Before=containerd.service kubelet.service
 ConditionPathExists=` + MappingPath + `
@@ -204,6 +225,8 @@ func Rule(rows []Row) string {
 	b.WriteString("# One link per disk of this node's place, by serial.\n")
 	b.WriteString("SUBSYSTEM!=\"block\", GOTO=\"capv_end\"\n")
 	b.WriteString("ENV{DEVTYPE}!=\"disk\", GOTO=\"capv_end\"\n")
+	// A path of a multipath device leaves the link to the device.
+	b.WriteString("ENV{DM_MULTIPATH_DEVICE_PATH}==\"1\", GOTO=\"capv_end\"\n")
 	for _, r := range rows {
 		link := strings.TrimPrefix(LinkDir, "/dev/") + "/" + r.Name
 		for _, match := range []string{

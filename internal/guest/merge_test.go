@@ -105,7 +105,7 @@ func TestMappingSurvivesEmptyColumns(t *testing.T) {
 	g.Expect(text).To(Equal(mappingHeader +
 		"var-cpaas\t6000c29a000000000000000000000001\t/var/cpaas\text4\tnoatime,nodiratime\ttrue\tpersistent\tns/c/h1/var-cpaas\n" +
 		"var-lib-containerd\t6000c29a000000000000000000000002\t/var/lib/containerd\txfs\tdefaults\tfalse\tephemeral\tns/c/h1/var-lib-containerd\n" +
-		"app-data\t6000c29a000000000000000000000003\t-\t-\t-\tfalse\tpersistent\tns/c/h1/app-data\n"))
+		"app-data\t6000c29a000000000000000000000003\t-\t-\t-\tfalse\tpersistent\tns/c/h1/app-data\n# end\n"))
 	rows, err := ParseMapping(text)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(rows).To(Equal(Rows(disks())))
@@ -232,19 +232,6 @@ func TestOurFilesHoldNoTemplateExpressions(t *testing.T) {
 		}
 	}
 	g.Expect(p.file(MappingPath)).To(ContainSubstring("x={{y}}"))
-}
-
-// VS-D29, VS-D35: the unit comes before the runtime and the kubelet, both need it, and every disk has a link by serial.
-func TestUnitAndRule(t *testing.T) {
-	g := NewWithT(t)
-	g.Expect(unit).To(ContainSubstring("Before=containerd.service kubelet.service\n"))
-	g.Expect(unit).To(ContainSubstring("ExecStart=" + ScriptPath + "\n"))
-	g.Expect(dropIn).To(ContainSubstring("Requires=" + UnitName + "\n"))
-	rule := Rule(Rows(disks()))
-	for _, d := range disks() {
-		id := NormalIdentity(d.Identity)
-		g.Expect(rule).To(ContainSubstring(`ENV{ID_SERIAL}=="3` + id + `|` + id + `", SYMLINK+="disk/by-capv/` + d.Name + `"`))
-	}
 }
 
 func TestScriptIsCleanShell(t *testing.T) {

@@ -3,11 +3,12 @@
 # links, and on the first boot of a new server empties the file systems that ask for it. It runs at every boot before the
 # container runtime and the kubelet, and fails (so that they do not start) rather than guess.
 #
-# The policy is the function decide. It has a twin in Go (Decide, in the same directory of the source): change both; a test
-# compares them case by case. Everything else here finds facts or carries out a decision.
+# The policy is the function decide. It has a twin in Go (Decide, in the same directory of the source): change both. Tests
+# compare them case by case, and run testdata/scenarios.tsv through this script on real disks and through the simulated guests.
+# Everything else here finds facts or carries out a decision.
 #
-# CAPV_ROOT puts all files under another root and CAPV_SOURCE_ONLY=1 defines the functions without running: both for tests,
-# which replace the function devices.
+# CAPV_ROOT puts all files under another root, CAPV_SYS is another /sys, and CAPV_SOURCE_ONLY=1 defines the functions without
+# running: all for tests, which replace the function devices.
 
 set -u
 LC_ALL=C
@@ -15,6 +16,7 @@ PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export LC_ALL PATH
 
 ROOT=${CAPV_ROOT:-}
+SYS=${CAPV_SYS:-/sys}
 MAPPING=$ROOT/etc/capv/persistent-disks.tsv
 # On the system disk for certain: /etc is no place to mount a disk on, /var and /var/lib may be.
 STATE=$ROOT/etc/capv
@@ -53,6 +55,8 @@ decide() {
 		d_reason=mount-path-occupied
 	elif [ "$r_wipe" = true ] && [ "$f_visit" = unknown ]; then
 		d_reason=wipe-record-unreadable
+	elif [ "$r_wipe" = true ] && [ "$f_visit" = other ]; then
+		d_reason=wipe-record-of-another
 	else
 		case $f_content in
 		blank)
@@ -107,7 +111,7 @@ decide_filesystem() {
 sentence() {
 	case $d_reason in
 	no-identity) echo "disk $r_name has no UUID in the mapping file" ;;
-	missing) echo "disk $r_name: no device has UUID $r_uuid" ;;
+	missing) echo "disk $r_name: no device has UUID $r_uuid; is it attached, and does the server show the UUIDs of its disks?" ;;
 	ambiguous) echo "disk $r_name: more than one device has UUID $r_uuid; detach the copy" ;;
 	raw) echo "disk $r_name is raw; linked only" ;;
 	unknown-filesystem-wanted) echo "disk $r_name: file system $r_fs is not one of ext4, xfs" ;;
@@ -116,16 +120,19 @@ sentence() {
 	wipe-record-unreadable)
 		echo "disk $r_name is to be emptied once per server, and whether that has happened cannot be read"
 		;;
+	wipe-record-of-another)
+		echo "disk $r_name is to be emptied once per server, and /etc/capv/disk-initialized-$r_name is of another server: remove it if this image was made of a used server"
+		;;
 	blank-but-mounted) echo "disk $r_name is mounted on $r_path but looks blank" ;;
 	blank) echo "disk $r_name is blank; $r_fs is made on it" ;;
-	foreign-signature) echo "disk $r_name carries something else than a file system ($f_type); it is not touched" ;;
+	foreign-signature) echo "disk $r_name carries something else than a file system ($f_type); it is not touched; clear its first and last MiB if nothing on it is needed" ;;
 	unreadable) echo "disk $r_name cannot be probed (I/O error or ambiguous result); it is not touched" ;;
 	unknown-filesystem-found) echo "disk $r_name carries a file system of type $f_type, which is never mounted here" ;;
 	ephemeral-not-blank) echo "ephemeral disk $r_name is neither blank nor ours; it is not touched" ;;
 	belongs-to-another) echo "disk $r_name carries the marker of another place or disk; it is not mounted" ;;
 	marker-unreadable) echo "disk $r_name: its $f_type file system cannot be mounted or its marker not be read" ;;
 	first-boot) echo "disk $r_name: first boot of this server; the content of $r_path is deleted" ;;
-	other-filesystem) echo "disk $r_name was declared $r_fs but carries $f_type; mounted as found" ;;
+	other-filesystem) echo "warning: disk $r_name was declared $r_fs but carries $f_type; mounted as found" ;;
 	as-declared) echo "disk $r_name: $f_type mounted on $r_path" ;;
 	*) echo "disk $r_name: $d_action ($d_reason)" ;;
 	esac
@@ -136,10 +143,11 @@ sentence() {
 # devices prints "PATH TOKEN" for every whole disk and every serial or ID that udev knows of it. A member of a multipath
 # device is printed as the multipath device. Tests replace this function.
 devices() {
-	for sys in /sys/block/*; do
+	for sys in "$SYS"/block/*; do
 		case ${sys##*/} in
 		loop* | ram* | zram* | sr* | fd*) continue ;;
 		esac
+		[ -e "$sys" ] || continue
 		path=/dev/${sys##*/}
 		for holder in "$sys"/holders/dm-*; do
 			[ -r "$holder/dm/uuid" ] || continue
@@ -237,7 +245,7 @@ probe_blank() {
 in_use() {
 	u_name=$(readlink -f "$1") || return 0
 	u_name=${u_name##*/}
-	for entry in /sys/class/block/"$u_name"/holders/* /sys/class/block/"$u_name"/"$u_name"*/partition; do
+	for entry in "$SYS/class/block/$u_name"/holders/* "$SYS/class/block/$u_name/$u_name"*/partition; do
 		[ ! -e "$entry" ] || return 0
 	done
 	return 1
@@ -300,7 +308,8 @@ marker_in() {
 }
 
 # visit sets f_visit: has this server emptied the disk before? A record that cannot be read, or could not be written
-# afterwards, counts as unknown.
+# afterwards, counts as unknown. A record of another server is no invitation: an instance ID may change under a server that
+# lost its metadata.
 visit() {
 	f_visit=unknown
 	[ "$r_wipe" = true ] || return 0
@@ -308,7 +317,7 @@ visit() {
 	v_record=$STATE/disk-initialized-$r_name
 	if [ -e "$v_record" ] || [ -L "$v_record" ]; then
 		v_seen=$(cat "$v_record" 2>/dev/null) && [ -n "$v_seen" ] || return 0
-		if [ "$v_seen" = "$INSTANCE" ]; then f_visit="done"; else f_visit=new; fi
+		if [ "$v_seen" = "$INSTANCE" ]; then f_visit="done"; else f_visit=other; fi
 	else
 		: >"$STATE/.try" && rm -f "$STATE/.try" && f_visit=new
 	fi 2>/dev/null
@@ -352,6 +361,8 @@ format() {
 mount_here() {
 	if [ "$f_mounted" != here ]; then
 		mkdir -p "$ROOT$r_path" || return 1
+		h_entries=$(find "$ROOT$r_path" -mindepth 1 -maxdepth 1 | wc -l)
+		[ "$h_entries" -eq 0 ] || say "warning: $h_entries entries that were in $r_path before are hidden by the mount"
 		# It may fail because systemd mounts it from fstab in this very moment.
 		mount -t "$f_type" -o "$r_options" "$dev" "$ROOT$r_path" || is_mounted || return 1
 	fi
@@ -367,35 +378,46 @@ is_mounted() {
 # keeps the boot going without it; this script, which runs after it, then fails and the kubelet does not start.
 remember_mount() {
 	[ -n "$f_fsuuid" ] || return 1
-	e_path=$(printf '%s' "$r_path" | sed 's/ /\\040/g')
-	e_line="UUID=$f_fsuuid $e_path $f_type $r_options,$FSTAB_OPTIONS,x-capv.disk=$r_name 0 2"
+	e_path=$(escaped "$r_path")
+	e_line="UUID=$f_fsuuid $e_path $f_type $(escaped "$r_options"),$FSTAB_OPTIONS,x-capv.disk=$r_name 0 2"
 	[ -e "$FSTAB" ] || : >"$FSTAB" || return 1
 	! grep -qxF "$e_line" "$FSTAB" || return 0
-	awk -v path="$e_path" '!($2 == path && $4 ~ /x-capv\.disk=/)' "$FSTAB" >"$FSTAB.capv" &&
-		printf '%s\n' "$e_line" >>"$FSTAB.capv" && chmod 0644 "$FSTAB.capv" && mv "$FSTAB.capv" "$FSTAB"
+	E_PATH=$e_path awk '!($2 == ENVIRON["E_PATH"] && $4 ~ /x-capv\.disk=/)' "$FSTAB" >"$FSTAB.capv" &&
+		printf '%s\n' "$e_line" >>"$FSTAB.capv" && chmod 0644 "$FSTAB.capv" && durable "$FSTAB.capv" && mv "$FSTAB.capv" "$FSTAB"
 }
+
+# escaped prints a field as fstab wants it.
+escaped() { printf '%s' "$1" | sed 's/\\/\\134/g; s/ /\\040/g'; }
 
 # put_marker writes the identity into the mounted file system, once.
 put_marker() {
 	if must_be_empty "$r_path"; then
-		[ ! -d "$ROOT$r_path/lost+found" ] || rmdir "$ROOT$r_path/lost+found"
+		[ ! -d "$ROOT$r_path/lost+found" ] || rmdir "$ROOT$r_path/lost+found" 2>/dev/null ||
+			say "warning: $r_path/lost+found holds what a check of the file system has found; it is left"
 	elif [ ! -e "$ROOT$r_path/$MARKER" ]; then
 		printf '%s\n' "$r_key" >"$ROOT$r_path/$MARKER.new" && mv "$ROOT$r_path/$MARKER.new" "$ROOT$r_path/$MARKER"
 	fi
 }
 
-# wipe deletes the content of the file system. The mount is proven again right before, or a directory below it would go.
-wipe() {
+# wipe deletes the content of the file system. It holds on to the directory that it has proven to be the disk's, so that a
+# mount that goes away, or another that comes on top, cannot put a different one in its place.
+wipe() (
+	cd "$ROOT$r_path" || return 1
 	is_mounted || return 1
-	find "$ROOT$r_path" -xdev -mindepth 1 ! -path "$ROOT$r_path/$MARKER" -delete
-}
+	[ "$(stat -c %d:%i .)" = "$(stat -c %d:%i "$ROOT$r_path")" ] || return 1
+	find . -xdev -mindepth 1 ! -path "./$MARKER" ! -path ./lost+found -delete
+)
 
 # remember_visit records that this server has emptied the disk, or found it blank.
 remember_visit() {
 	[ "$r_wipe" = true ] || return 0
+	# First what was done, on the disk, then that it was done: the other way round a power cut would bring the content back.
 	printf '%s\n' "$INSTANCE" >"$STATE/.visit" && sync &&
-		mv "$STATE/.visit" "$STATE/disk-initialized-$r_name" && sync
+		mv "$STATE/.visit" "$STATE/disk-initialized-$r_name" && durable "$STATE"
 }
+
+# durable puts a file or directory on the disk, with everything else if sync is an old one.
+durable() { sync "$1" 2>/dev/null || sync; }
 
 act() {
 	case $d_action in
@@ -420,12 +442,23 @@ each_row() {
 		[ "$r_uuid" != - ] || r_uuid=''
 		[ "$r_path" != - ] || r_path=''
 		[ "$r_fs" != - ] || r_fs=''
+		[ "$r_options" != - ] || r_options=defaults
 		if ! "$1"; then
 			w_failed=1
 			[ "$2" != stop ] || break
 		fi
 	done 3<"$MAPPING"
 	return "$w_failed"
+}
+
+# whole succeeds if the mapping file is all there: it ends with its last line, and every row has every column.
+whole() {
+	awk -F '\t' '
+		{ last = $0 }
+		/^#/ || /^$/ { next }
+		NF != 8 || $1 == "" || $8 == "" { damaged = 1 }
+		END { exit damaged || last != "# end" }
+	' "$MAPPING"
 }
 
 is_there() { [ -z "$r_uuid" ] || [ -n "$(carriers "$r_uuid")" ]; }
@@ -455,6 +488,14 @@ main() {
 		say "FAILED: $MAPPING cannot be read or $RUN not be made"
 		return 1
 	fi
+	if ! whole; then
+		say "FAILED: $MAPPING is cut short or damaged"
+		return 1
+	fi
+	# A run that was cut short may have left its look at a disk behind.
+	while findmnt -rn -M "$RUN/look" >/dev/null 2>&1; do
+		umount "$RUN/look" || return 1
+	done
 	if [ -z "$ROOT" ]; then
 		udevadm control --reload && udevadm trigger --subsystem-match=block --action=change && udevadm settle --timeout=30
 	fi

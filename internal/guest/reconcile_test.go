@@ -1,7 +1,6 @@
-package guest
+package guest_test
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,110 +9,30 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/berth-dev/berth/internal/guest"
 )
 
-// machine is a guest for the script: a root directory as its system disk and loop devices as its disks.
-type machine struct {
-	t       *testing.T
-	root    string
-	devices []string
-	// inventory is what the guest's udev would say: device and serial.
-	inventory string
+func (m *machine) map3(filesystem string) {
+	m.write(guest.MappingPath, guest.Mapping(m.rows(filesystem)))
 }
-
-// partition is an entry of a partition table: Linux, 1000 sectors from 2048.
-const partition = "\x00\x00\x00\x00\x83\x00\x00\x00\x00\x08\x00\x00\xe8\x03\x00\x00"
-
-const deviceSize = 320 << 20 // the smallest that mkfs.xfs takes
-
-func newMachine(t *testing.T, disks int) *machine {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("loop devices and mounts need root")
-	}
-	m := &machine{t: t, root: t.TempDir()}
-	for i := range disks {
-		file := filepath.Join(t.TempDir(), "disk.img")
-		f, err := os.Create(file)
-		if err == nil {
-			err = f.Truncate(deviceSize)
-		}
-		if err == nil {
-			err = f.Close()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := exec.Command("losetup", "--find", "--show", file).Output()
-		if err != nil {
-			t.Fatalf("losetup gives no loop device (modprobe loop, or run this test without root to leave it out): %v", err)
-		}
-		device := strings.TrimSpace(string(out))
-		t.Cleanup(func() {
-			if out, err := exec.Command("losetup", "--detach", device).CombinedOutput(); err != nil {
-				t.Errorf("%v: %s", err, out)
-			}
-		})
-		m.devices = append(m.devices, device)
-		m.inventory += fmt.Sprintf("%s 36000c2%02d\n", device, i)
-	}
-	m.write("/var/lib/cloud/data/instance-id", "vm-1\n")
-	return m
-}
-
-func (m *machine) write(path, text string) {
-	m.t.Helper()
-	path = filepath.Join(m.root, path)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		m.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		m.t.Fatal(err)
-	}
-}
-
-// boot runs the script, then code with what it mounted, all in a mount namespace that ends like a power cycle.
-func (m *machine) boot(code string) string {
-	m.t.Helper()
-	m.write("/script", Script())
-	m.write("/inventory", m.inventory)
-	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", `
-. "$R/script"
-devices() { cat "$R/inventory"; }
-main
-echo "exit status $?"
-cd "$R"
-`+code)
-	cmd.Env = append(os.Environ(), "CAPV_SOURCE_ONLY=1", "CAPV_PATIENCE=0", "CAPV_ROOT="+m.root, "R="+m.root)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Run(); err != nil {
-		m.t.Fatalf("%v\n%s", err, out.String())
-	}
-	return out.String()
-}
-
-func (m *machine) map3(filesystem string) { m.write(MappingPath, Mapping(m.rows(filesystem))) }
 
 // rows are a place's three disks; the machine's devices are in the order of the mount paths.
-func (m *machine) rows(filesystem string) []Row {
-	return Rows([]Disk{
-		{Name: "nested", Identity: "6000c201", MountPath: "/var/data/nested dir", Filesystem: "ext4", SlotKey: "ns/c/h"},
-		{Name: "data", Identity: "6000c200", MountPath: "/var/data", Filesystem: filesystem, Options: []string{"noatime"}, Wipe: true, SlotKey: "ns/c/h"},
-		{Name: "raw", Identity: "6000c202", SlotKey: "ns/c/h"},
+func (m *machine) rows(filesystem string) []guest.Row {
+	return guest.Rows([]guest.Disk{
+		{Name: "nested", Identity: identity(1), MountPath: "/var/data/nested dir", Filesystem: "ext4", SlotKey: "ns/c/h", Options: []string{"noatime", "x-note=a b"}},
+		{Name: "data", Identity: identity(0), MountPath: "/var/data", Filesystem: filesystem, Options: []string{"noatime"}, Wipe: true, SlotKey: "ns/c/h"},
+		{Name: "raw", Identity: identity(2), SlotKey: "ns/c/h"},
 	})
 }
 
-// VS-D27, VS-D30 to VS-D40: blank disks are formatted and mounted, a reboot keeps what is on them, a new server empties the one
-// that asks for it, with the script itself on real file systems.
+// VS-D27, VS-D30 to VS-D40: blank disks are formatted and mounted, parents before children, a reboot keeps what is on them, a
+// new server empties the one that asks for it, with the script itself on real file systems.
 func TestScriptOnRealDisks(t *testing.T) {
 	for _, filesystem := range []string{"ext4", "xfs"} {
 		t.Run(filesystem, func(t *testing.T) {
 			g := NewWithT(t)
-			m := newMachine(t, 3)
-			if _, err := exec.LookPath("mkfs." + filesystem); err != nil {
-				t.Fatalf("mkfs.%s is missing; install e2fsprogs and xfsprogs", filesystem)
-			}
+			m := newMachine(t, forXFS, small, small)
 			m.map3(filesystem)
 			out := m.boot(`cat var/data/.capv-disk; echo one > var/data/file; echo two > "var/data/nested dir/file"
 				echo raw > dev/disk/by-capv/raw; findmnt -rno FSTYPE,OPTIONS -M "$R/var/data"; cat etc/fstab`)
@@ -123,81 +42,128 @@ func TestScriptOnRealDisks(t *testing.T) {
 			for i, r := range m.rows(filesystem)[:2] {
 				id, err := exec.Command("blkid", "-p", "-o", "value", "-s", "UUID", m.devices[i]).Output()
 				g.Expect(err).NotTo(HaveOccurred())
-				g.Expect(out).To(ContainSubstring(FstabLine(r, strings.TrimSpace(string(id)), r.Filesystem) + "\n"))
+				g.Expect(out).To(ContainSubstring(guest.FstabLine(r, strings.TrimSpace(string(id)), r.Filesystem) + "\n"))
 			}
 
-			out = m.boot(`cat var/data/file "var/data/nested dir/file"; head -c 3 dev/disk/by-capv/raw; wc -l < etc/fstab`)
-			g.Expect(out).To(ContainSubstring("exit status 0\none\ntwo\nraw2\n"))
+			out = m.boot(`cat var/data/file "var/data/nested dir/file"; head -c 3 dev/disk/by-capv/raw; wc -l < etc/fstab
+				readlink -f dev/disk/by-capv/data "dev/disk/by-capv/nested"`)
+			g.Expect(out).To(ContainSubstring("exit status 0\none\ntwo\nraw2\n" + m.devices[0] + "\n" + m.devices[1] + "\n"))
+			g.Expect(out).NotTo(ContainSubstring("is made on it"))
 
-			m.write("/var/lib/cloud/data/instance-id", "vm-2\n")
+			m.newServer("vm-2")
 			out = m.boot(`ls -A var/data; cat "var/data/nested dir/file"`)
 			g.Expect(out).To(ContainSubstring("disk data: first boot of this server; the content of /var/data is deleted"))
-			g.Expect(out).To(ContainSubstring("exit status 0\n.capv-disk\nnested dir\ntwo\n"))
+			want := ".capv-disk\nnested dir\ntwo\n"
+			if filesystem == "ext4" {
+				want = ".capv-disk\nlost+found\nnested dir\ntwo\n" // VS-D39: only etcd needs it gone
+			}
+			g.Expect(out).To(ContainSubstring("exit status 0\n" + want))
 		})
 	}
 }
 
-// VS-D29 to VS-D31, VS-D37: one disk that is not understood, and none is touched.
-func TestScriptTouchesNothingWhenInDoubt(t *testing.T) {
-	for name, tc := range map[string]struct {
-		spoil func(m *machine)
-		want  string
-	}{
-		"a physical volume": {
-			func(m *machine) {
-				m.put(1, 512, "LABELONE\x01\x00\x00\x00\x00\x00\x00\x00\xfe\x7f\x0f\x6b\x20\x00\x00\x00LVM2 001")
-			},
-			"it is not touched",
-		},
-		"bytes at the end":    {func(m *machine) { m.put(1, deviceSize-1, "x") }, "carries something else than a file system (unknown data)"},
-		"bytes at the start":  {func(m *machine) { m.put(1, 100000, "x") }, "carries something else than a file system (unknown data)"},
-		"a partition table":   {func(m *machine) { m.put(1, 446, partition+strings.Repeat("\x00", 48)+"\x55\xaa") }, "(dos)"},
-		"a missing device":    {func(m *machine) { m.inventory = strings.Replace(m.inventory, "36000c201", "36000c2ff", 1) }, "no device has UUID 6000c201"},
-		"two of one identity": {func(m *machine) { m.inventory += m.devices[2] + " 6000c201\n" }, "more than one device has UUID 6000c201"},
-		"another's disk": {
-			func(m *machine) { m.sh("mkfs.ext4 -q -F -L " + Label("ns/c/other/nested") + " " + m.devices[1]) },
-			"carries the marker of another place",
-		},
-		"no instance ID": {
-			func(m *machine) { m.sh("rm " + m.root + "/var/lib/cloud/data/instance-id") },
-			"whether that has happened cannot be read",
-		},
+// VS-D33: a reboot mounts what the script has put into fstab, and does not need the script.
+func TestMountsSurviveWithoutTheScript(t *testing.T) {
+	g := NewWithT(t)
+	m := newMachine(t, small, small, small)
+	m.map3("ext4")
+	m.boot(`echo one > var/data/file; echo two > "var/data/nested dir/file"`)
+	// mount has no way to read an fstab of another root: the paths get the root in front.
+	fstab, err := os.ReadFile(filepath.Join(m.root, "/etc/fstab"))
+	g.Expect(err).NotTo(HaveOccurred())
+	m.write("/fstab", strings.ReplaceAll(string(fstab), " /var", " "+m.root+"/var"))
+	out := m.run(`mount --all --fstab "$R/fstab" && cat var/data/file "var/data/nested dir/file"; findmnt -rno OPTIONS -M "$R/var/data/nested dir"`)
+	g.Expect(out).To(HavePrefix("one\ntwo\n"))
+	g.Expect(out).To(ContainSubstring("noatime"))
+	g.Expect(m.boot("")).To(ContainSubstring("exit status 0"), "after a mount by fstab the script has nothing left to do")
+}
+
+// VS-D33: what fstab says of a mount path is replaced when the file system there is another one, and nothing else is.
+func TestFstabIsReplacedLineByLine(t *testing.T) {
+	g := NewWithT(t)
+	m := newMachine(t, small, small, small)
+	m.map3("ext4")
+	stale := guest.FstabLine(m.rows("ext4")[1], "00000000-0000-0000-0000-000000000000", "ext4")
+	m.write("/etc/fstab", "LABEL=root / ext4 defaults 0 1\n"+stale+"\n")
+	out := m.boot("cat etc/fstab")
+	g.Expect(out).To(ContainSubstring("exit status 0\nLABEL=root / ext4 defaults 0 1\n"))
+	g.Expect(out).NotTo(ContainSubstring(stale))
+	g.Expect(strings.Count(out, `/var/data/nested\040dir`)).To(Equal(1))
+}
+
+// VS-D27, VS-B7: a mapping file that lost its end, or a column, is not taken for a place with fewer disks.
+func TestADamagedMappingStopsTheBoot(t *testing.T) {
+	whole := func(m *machine) string { return guest.Mapping(m.rows("ext4")) }
+	for name, damage := range map[string]func(m *machine) string{
+		"empty":            func(*machine) string { return "" },
+		"cut at a line":    func(m *machine) string { return strings.TrimSuffix(whole(m), "# end\n") },
+		"cut in a line":    func(m *machine) string { return whole(m)[:len(whole(m))-20] },
+		"a column less":    func(m *machine) string { return strings.Replace(whole(m), "\tfalse\t", "\t", 1) },
+		"a column too few": func(m *machine) string { return strings.Replace(whole(m), "\tns/c/h/raw", "\t", 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			m := newMachine(t, 3)
-			m.map3("ext4")
-			tc.spoil(m)
-			out := m.boot("")
-			g.Expect(out).To(ContainSubstring(tc.want))
-			g.Expect(out).To(ContainSubstring("no disk was touched; containerd and kubelet do not start"))
-			g.Expect(out).To(ContainSubstring("exit status 1"))
-			g.Expect(exec.Command("blkid", "-p", m.devices[0]).Run()).NotTo(Succeed(), "the blank disk beside it was formatted")
+			m := newMachine(t, small, small, small)
+			text := damage(m)
+			g.Expect(text).NotTo(Equal(whole(m)))
+			m.write(guest.MappingPath, text)
+			g.Expect(m.boot("")).To(And(ContainSubstring("is cut short or damaged"), ContainSubstring("exit status 1")))
+			_, err := guest.ParseMapping(text)
+			g.Expect(err).To(HaveOccurred(), "the simulated guests read it alike")
+		})
+	}
+	t.Run("none at all is a place without disks", func(t *testing.T) {
+		NewWithT(t).Expect(newMachine(t).boot("")).To(Equal("exit status 0\n"))
+	})
+}
+
+// VS-D36, VS-B8, hazard H5: when the mount is not what it should be at the moment of the deletion, nothing is deleted, neither
+// from the directory below nor from what is mounted there instead.
+func TestWipeNeedsTheMountOfItsDisk(t *testing.T) {
+	for name, sabotage := range map[string]string{
+		"the mount reports success and does nothing": `mount() { case $* in *look*) command mount "$@" ;; esac; }`,
+		"another disk gets mounted": `mount() { case $* in
+			*look*) command mount "$@" ;;
+			*) command mount "$OTHER" "$R/var/data" ;;
+			esac; }`,
+		"the mount goes away before the deletion": `is_mounted() { mounts "$dev" "$ROOT$r_path"; umount "$R/var/data" 2>/dev/null; [ "$f_mounted" = here ]; }`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			m := newMachine(t, small, small)
+			disks := []guest.Disk{{Name: "data", Identity: identity(0), MountPath: "/var/data", Wipe: true, SlotKey: "ns/c/h"}}
+			m.write(guest.MappingPath, guest.Mapping(guest.Rows(disks)))
+			for i, content := range []string{"right", "wrong"} {
+				label := guest.Label("ns/c/h/data")
+				m.sh(fmt.Sprintf(`mkfs.ext4 -q -L %s %s && d=$(mktemp -d) && mount %[2]s $d && echo %[3]s > $d/file && umount $d && rmdir $d`, label, m.devices[i], content))
+			}
+			m.write("/var/data/below", "not on any disk")
+			out := m.run("OTHER=" + m.devices[1] + "\n" + sabotage + "\nmain\necho \"exit status $?\"\nunset -f mount\numount var/data 2>/dev/null\ncat var/data/below\n" +
+				"for d in " + strings.Join(m.devices, " ") + "; do command mount $d mnt 2>/dev/null || { mkdir -p mnt; command mount $d mnt; }; cat mnt/file; umount mnt; done")
+			g.Expect(out).To(ContainSubstring("exit status 1\nnot on any diskright\nwrong\n"))
 		})
 	}
 }
 
-// put writes bytes on a disk.
-func (m *machine) put(disk int, at int64, text string) {
-	m.t.Helper()
-	f, err := os.OpenFile(m.devices[disk], os.O_WRONLY, 0)
-	if err == nil {
-		_, err = f.WriteAt([]byte(text), at)
+// VS-D28: the devices of a real system, by every name that udev has for them; a path of a multipath device stands for the device.
+func TestDeviceInventory(t *testing.T) {
+	g := NewWithT(t)
+	m := newMachine(t)
+	for _, f := range []string{"sda/x", "sdb/holders/dm-0/dm/uuid", "dm-0/x", "sdc/holders/dm-1/dm/uuid", "loop0/x", "nvme0n1/x"} {
+		m.write("/sys/block/"+f, map[bool]string{true: "mpath-36000c2000\n", false: "LVM-abc\n"}[strings.Contains(f, "dm-0")])
 	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err == nil {
-		err = f.Close()
-	}
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	out := m.run(`unset -f devices; CAPV_SYS=$R/sys; . "$R/script"
+udevadm() {
+	case $3 in
+	*/sda) printf 'ID_SERIAL=36000C29-aa\nDEVLINKS=/dev/disk/by-path/pci-1 /dev/disk/by-id/wwn-0x6000c29aa\n' ;;
+	*/sdb) echo ID_SERIAL=36000c2000 ;;
+	*/sdc) echo ID_WWN_WITH_EXTENSION=0x6000c2dd ;;
+	*/dm-0) echo DEVLINKS=/dev/disk/by-id/dm-uuid-mpath-36000c2000 ;;
+	*/loop0) echo ID_SERIAL=6000c29aa ;;
+	*/nvme0n1) echo ID_SERIAL_SHORT=6000c2ee ;;
+	*) echo "asked for $3" >&2 ;;
+	esac
 }
-
-func (m *machine) sh(code string) {
-	m.t.Helper()
-	if out, err := exec.Command("sh", "-c", code).CombinedOutput(); err != nil {
-		m.t.Fatalf("%s: %v\n%s", code, err, out)
-	}
+for id in 6000c29aa 6000c2000 6000c2dd 6000c2ee 6000c29a 000c29aa; do echo "$id" $(carriers $id); done`)
+	g.Expect(out).To(Equal("6000c29aa /dev/sda\n6000c2000 /dev/dm-0\n6000c2dd /dev/sdc\n6000c2ee /dev/nvme0n1\n6000c29a\n000c29aa\n"))
 }

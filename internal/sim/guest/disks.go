@@ -104,7 +104,7 @@ func (d virtualDisk) format(fsType, label string) (diskMeta, error) {
 		return meta, err
 	}
 	if fsType != "xfs" {
-		if err := os.MkdirAll(filepath.Join(d.fs(), "lost+found"), 0o700); err != nil {
+		if err := os.MkdirAll(filepath.Join(d.fs(), lostAndFound), 0o700); err != nil {
 			return meta, err
 		}
 	}
@@ -115,8 +115,11 @@ func (d virtualDisk) format(fsType, label string) (diskMeta, error) {
 	return meta, writeAtomically(d.host("meta.json"), data, 0o644)
 }
 
-// device makes the disk usable as a block device: a sparse file of its capacity.
+// device makes the disk usable as a block device: a sparse file of its capacity, or what stands for a file system's own blocks.
 func (d virtualDisk) device() (string, error) {
+	if _, err := os.Stat(d.host("meta.json")); err == nil {
+		return d.rel("meta.json"), nil
+	}
 	if err := os.MkdirAll(filepath.Dir(d.host("raw")), 0o755); err != nil {
 		return "", err
 	}
@@ -146,7 +149,10 @@ func (d virtualDisk) marker(key string, meta diskMeta) script.Marker {
 	return script.ReadMarker(key, string(data), err == nil, meta.Label)
 }
 
-// wipe deletes the content of the file system, all but our marker.
+// lostAndFound is the directory that a new file system of the ext family has.
+const lostAndFound = "lost+found"
+
+// wipe deletes the content of the file system, all but our marker and the empty lost+found.
 func (d virtualDisk) wipe() error {
 	entries, err := os.ReadDir(d.fs())
 	if err != nil {
@@ -156,8 +162,14 @@ func (d virtualDisk) wipe() error {
 		if e.Name() == script.MarkerName {
 			continue
 		}
-		if err := os.RemoveAll(filepath.Join(d.fs(), e.Name())); err != nil {
+		path := filepath.Join(d.fs(), e.Name())
+		if err := os.RemoveAll(path); err != nil {
 			return err
+		}
+		if e.Name() == lostAndFound {
+			if err := os.Mkdir(path, 0o700); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

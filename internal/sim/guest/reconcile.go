@@ -141,7 +141,7 @@ func (g *machine) visit(r script.Row) script.Visit {
 	case strings.TrimSpace(string(seen)) == id:
 		return script.VisitDone
 	default:
-		return script.VisitNew
+		return script.VisitOther
 	}
 }
 
@@ -157,66 +157,60 @@ func (g *machine) instanceID() string {
 }
 
 func (g *machine) act(d script.Decision, r script.Row, f script.Facts, disk virtualDisk) error {
-	switch d.Action {
-	case script.ActLink:
-		host, err := disk.device()
-		if err != nil {
-			return err
-		}
-		g.fs.link(script.LinkDir+"/"+r.Name, host)
-		return nil
-	case script.ActFormat:
-		meta, err := disk.format(r.Filesystem, script.Label(r.Key))
-		if err != nil {
-			return err
-		}
-		if err := g.mountDisk(r, disk, meta); err != nil {
-			return err
-		}
-		if err := g.putMarker(r, disk); err != nil {
-			return err
-		}
-		return g.rememberVisit(r)
-	case script.ActMount, script.ActWipe:
-		_, meta := disk.probe()
-		if f.Mounted != script.MountedHere {
-			if err := g.mountDisk(r, disk, meta); err != nil {
-				return err
-			}
-		}
-		if d.Action == script.ActWipe {
-			if g.mountState(disk, r.MountPath) != script.MountedHere {
-				return fmt.Errorf("%s is not a mount of the disk", r.MountPath)
-			}
-			if err := disk.wipe(); err != nil {
-				return err
-			}
-		}
-		if err := g.putMarker(r, disk); err != nil {
-			return err
-		}
-		if d.Action == script.ActWipe {
-			return g.rememberVisit(r)
-		}
-		return nil
-	case script.ActWait, script.ActRefuse:
+	if d.Action == script.ActRefuse || d.Action == script.ActWait {
+		return fmt.Errorf("no act for %s", d.Action)
 	}
-	return fmt.Errorf("no act for %s", d.Action)
-}
-
-func (g *machine) mountDisk(r script.Row, disk virtualDisk, meta diskMeta) error {
-	under, err := g.fs.Path(r.MountPath)
+	_, meta := disk.probe()
+	if d.Action == script.ActFormat {
+		var err error
+		if meta, err = disk.format(r.Filesystem, script.Label(r.Key)); err != nil {
+			return err
+		}
+	}
+	host, err := disk.device()
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(under, 0o755); err != nil {
-		return inGuest(err, r.MountPath)
+	g.fs.link(script.LinkDir+"/"+r.Name, host)
+	if d.Action == script.ActLink {
+		return nil
 	}
-	if entries, err := os.ReadDir(under); err == nil && len(entries) > 0 {
-		g.console.say("capv-disks", "warning: %d entries that were in %s before are hidden by the mount", len(entries), r.MountPath)
+	if err := g.mountDisk(r, f, disk, meta); err != nil {
+		return err
 	}
-	g.fs.mount(Mount{Path: r.MountPath, Host: disk.rel("fs"), Device: disk.UUID, Type: meta.FSType})
-	path := strings.ReplaceAll(r.MountPath, " ", `\040`)
+	if d.Action == script.ActWipe {
+		if g.mountState(disk, r.MountPath) != script.MountedHere {
+			return fmt.Errorf("%s is not a mount of the disk", r.MountPath)
+		}
+		if err := disk.wipe(); err != nil {
+			return err
+		}
+	}
+	if err := g.putMarker(r, disk); err != nil {
+		return err
+	}
+	if d.Action == script.ActMount {
+		return nil
+	}
+	return g.rememberVisit(r)
+}
+
+// mountDisk mounts the disk unless it is, and remembers that in fstab.
+func (g *machine) mountDisk(r script.Row, f script.Facts, disk virtualDisk, meta diskMeta) error {
+	if f.Mounted != script.MountedHere {
+		under, err := g.fs.Path(r.MountPath)
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(under, 0o755); err != nil {
+			return inGuest(err, r.MountPath)
+		}
+		if entries, err := os.ReadDir(under); err == nil && len(entries) > 0 {
+			g.console.say("capv-disks", "warning: %d entries that were in %s before are hidden by the mount", len(entries), r.MountPath)
+		}
+		g.fs.mount(Mount{Path: r.MountPath, Host: disk.rel("fs"), Device: disk.UUID, Type: meta.FSType})
+	}
+	path := script.FstabField(r.MountPath)
 	line := script.FstabLine(r, meta.UUID, meta.FSType)
 	var lines []string
 	if old, err := g.fs.read("/etc/fstab"); err == nil {
@@ -235,11 +229,11 @@ func (g *machine) mountDisk(r script.Row, disk virtualDisk, meta diskMeta) error
 
 func (g *machine) putMarker(r script.Row, disk virtualDisk) error {
 	if script.MustBeEmpty(r.MountPath) {
-		err := os.Remove(filepath.Join(disk.fs(), "lost+found"))
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
+		err := os.Remove(filepath.Join(disk.fs(), lostAndFound))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			g.console.say("capv-disks", "warning: %s/%s holds what a check of the file system has found; it is left", r.MountPath, lostAndFound)
 		}
-		return err
+		return nil
 	}
 	marker := filepath.Join(disk.fs(), script.MarkerName)
 	if _, err := os.Stat(marker); err == nil {
