@@ -61,7 +61,7 @@ chaos: build ## Every flow while the manager is killed and its calls fail at ran
 	go test -count=1 -timeout 120m -tags e2e ./test/e2e/... -run TestDisturbed -args -seed=$(SEED) -full
 
 properties: ## Random lives of slots, disks and whole pools, more than a million steps (SEED=, CHECKS=)
-	@set -o pipefail; for p in slot disk pool; do echo "$$p:"; \
+	@set -o pipefail; for p in slot disk pool; do echo "internal/$$p:"; \
 	  SEED=$(SEED) go test -count=1 -timeout 60m -v ./internal/$$p -run 'Lives$$' -rapid.checks=$(CHECKS) -rapid.steps=60 -rapid.nofailfile \
 	    | grep -E 'random steps|FAIL|_test.go:|^ok' || exit 1; done
 

@@ -79,7 +79,7 @@ func TestOlderRecordsAreHeldAgainstThePlatform(t *testing.T) {
 		phase disk.Phase
 		owner string
 	}{
-		{"attached", held, nil, func(b *bench) { b.cloud.Move("old/data", "vm-a") }, slot.Held, disk.Attached, "mark-a"},
+		{"attached", held, nil, func(b *bench) { b.cloud.Move("old/data", "vm-a"); b.cloud.Remark("vm-a", "mark-a") }, slot.Held, disk.Attached, "mark-a"},
 		{"in use, not attached yet", held, nil, nil, slot.Held, disk.Available, "mark-a"},
 		{"released", released, nil, nil, slot.Released, disk.Available, ""},
 		{"slot said to be new, disk there", available, nil, nil, slot.Released, disk.Available, ""},

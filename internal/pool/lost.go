@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/berth-dev/berth/internal/disk"
@@ -154,7 +155,7 @@ func (w *Writer) trace(ctx context.Context, s *State, place slot.Slot, want slot
 	return rec, nil
 }
 
-// assign gives a disk that was found to whoever sits in its slot.
+// assign gives a disk that was found to whoever sits in its slot, unless a server that is not that one's has it.
 func (w *Writer) assign(ctx context.Context, place slot.Slot, known *slot.Record, occupants map[string]slot.Holder, rec *disk.Record) error {
 	holder, occupied := occupants[place.HostName]
 	if rec.Phase == disk.Error {
@@ -166,17 +167,28 @@ func (w *Writer) assign(ctx context.Context, place slot.Slot, known *slot.Record
 	if !occupied {
 		return nil
 	}
-	rec.OwnerName, rec.OwnerMark = holder.Name, holder.Mark
-	if rec.OwnerMark == "" {
-		rec.OwnerMark = holder.UID
+	mark := holder.Mark
+	if mark == "" {
+		mark = holder.UID
 	}
 	platform, err := w.platform(ctx)
 	if err != nil {
 		return err
 	}
 	holders, err := platform.Holders(ctx, place.Location, []machine.Volume{{Disk: rec.Name, Volume: rec.Volume, Identity: rec.Identity}})
-	if _, held := holders[rec.Volume]; err == nil && held {
+	if err != nil {
+		return err
+	}
+	if _, held := holders[rec.Volume]; held {
+		server, err := platform.LookupLive(ctx, machine.Identity{Mark: machine.Mark(mark), Location: place.Location})
+		switch {
+		case err != nil && !machine.Is(err, machine.NotFound):
+			return err
+		case err != nil || !slices.ContainsFunc(server.Volumes, func(v machine.AttachedVolume) bool { return v.Volume == rec.Volume }):
+			return nil // a stranger has it: it is nobody's until that one lets go
+		}
 		rec.Phase = disk.Attached
 	}
-	return err
+	rec.OwnerName, rec.OwnerMark = holder.Name, mark
+	return nil
 }

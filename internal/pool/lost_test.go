@@ -23,6 +23,7 @@ func (b *bench) lose() (volumes map[string]string) {
 		b.facts.occupants[got.HostName] = holder(name)
 	}
 	b.cloud.Move(volumes["w-1"], "vm-a")
+	b.cloud.Remark("vm-a", "mark-a")
 	b.store.edit(func(s *pool.State) { s.Records, s.Disks, s.Consumer = nil, nil, nil })
 	b.restart()
 	return volumes
@@ -101,5 +102,19 @@ func TestLostStatusKeepsVacatingSlots(t *testing.T) {
 	b.reconcile()
 	if _, err := b.ensure("b", b.claim("b")); err != nil || b.store.disk("w-1").Volume != volume {
 		t.Errorf("%v, %+v", err, b.store.disk("w-1"))
+	}
+}
+
+// A stranger's server that has a disk of an occupied slot does not make it the occupant's: it is told, and waited for.
+func TestLostStatusAndAStolenDisk(t *testing.T) {
+	b := newBench(t, "w-1", "w-2")
+	b.lose()
+	b.cloud.Remark("vm-a", "somebody else's")
+	b.reconcile()
+	if d := b.store.disk("w-1"); d.Phase == disk.Attached || d.OwnerMark != "" {
+		t.Errorf("%+v", d)
+	}
+	if _, err := b.ensure("a", b.claim("a")); err == nil || !strings.Contains(err.Error(), "still attached to server vm-a") {
+		t.Errorf("%v", err)
 	}
 }

@@ -73,7 +73,9 @@ func TestPoolOfAPlaceThatCannotExistGoes(t *testing.T) {
 	for name, change := range map[string]func(*infrav1.VSphereMachineConfigPool){
 		"datacenter": func(p *infrav1.VSphereMachineConfigPool) { p.Spec.Configs[0].Datacenter = "dc-nope" },
 		"datastore":  func(p *infrav1.VSphereMachineConfigPool) { p.Spec.Configs[0].PersistentDisks[0].Datastore = "ds-nope" },
-		"policy":     func(p *infrav1.VSphereMachineConfigPool) { p.Spec.Configs[0].PersistentDisks[0].StoragePolicy = "sp-nope" },
+		"policy": func(p *infrav1.VSphereMachineConfigPool) {
+			p.Spec.Configs[0].PersistentDisks[0].StoragePolicy = "sp-nope"
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
