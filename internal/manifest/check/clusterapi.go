@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,7 +17,8 @@ import (
 // clusterAPI tells the most common reasons for which Cluster API's own webhooks refuse the owners of machines.
 func (o *object) clusterAPI() {
 	tell := func(path, message string) {
-		if !o.spoilt(path) {
+		said := slices.ContainsFunc(o.problems, func(p Problem) bool { return p.Field == path && p.Severity == Error })
+		if !said && !o.spoilt(path) {
 			o.at(Error, path, message)
 		}
 	}
