@@ -111,6 +111,56 @@ func TestEveryCitationIsExplained(t *testing.T) {
 	}
 }
 
+// Every hazard is cited by a test, which fails without the guard.
+func TestEveryHazardIsCited(t *testing.T) {
+	text, err := os.ReadFile("hazards.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cited := map[string]bool{}
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && (d.IsDir() || !strings.HasSuffix(path, "_test.go")) || strings.HasSuffix(path, "requirements_test.go") {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		code, err := os.ReadFile(path)
+		for _, name := range citations(string(code)) {
+			cited[name] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hazards := explained.FindAllStringSubmatch(string(text), -1)
+	if len(hazards) != 17 {
+		t.Errorf("%d hazards are explained", len(hazards))
+	}
+	for _, m := range hazards {
+		if !cited[m[1]] {
+			t.Errorf("no test cites %s: %s", m[1], strings.TrimSpace(m[2]))
+		}
+	}
+}
+
+// Hazard H17: the manual says, in both languages, that a rollback does not bring old data back.
+func TestManualSaysThatDisksDoNotTravelInTime(t *testing.T) {
+	for file, sentence := range map[string]string{
+		"../vsphere.md":    "A rollback brings back the old shape, not the old content",
+		"../vsphere.zh.md": "回滚恢复的是旧的形状，不是旧的内容",
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), sentence) {
+			t.Errorf("%s does not say %q", file, sentence)
+		}
+	}
+}
+
 func TestCitations(t *testing.T) {
 	got := citations("see VS-V20b and VS-R5; Decision D17 says, pain 57 shows, promise 2 holds; hazard H9 guards; a decision 5 is none, nor pain D1, nor hazard 9")
 	want := []string{"VS-V20b", "VS-R5", "decision D17", "pain 57", "promise 2", "hazard H9"}

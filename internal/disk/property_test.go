@@ -233,7 +233,7 @@ func (l *life) check(t *rapid.T) {
 	}
 }
 
-// TestDiskLives: promises 2 and 5, hazards H3, H6, H9 and H16 over random lives of a disk: two owners; questions without an
+// TestDiskLives: promise 2, promise 5, hazard H3, hazard H6, hazard H9 and hazard H16 over random lives of a disk: two owners; questions without an
 // answer, replies that are lost, operations that run, fail and are forgotten, a process that dies anywhere; disks that vanish,
 // are swapped, are put there by strangers or taken by them; records that are lost; deletions taken back.
 func TestDiskLives(t *testing.T) {

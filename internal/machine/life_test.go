@@ -79,7 +79,7 @@ func TestGuardsComeFirst(t *testing.T) {
 	}
 }
 
-// VS-V5, VS-V6: a server with our name and another's mark is reported and left alone, at creation and at deletion.
+// Hazard H11, VS-V5, VS-V6: a server with our name and another's mark is reported and left alone, at creation and at deletion.
 func TestNameIsNoProof(t *testing.T) {
 	w, p, a := single(t)
 	w.cloud.AddServer("vm-a", "somebody")
@@ -114,7 +114,7 @@ func TestPoweredOffByHandStaysOff(t *testing.T) {
 	expect(t, p.passes(1, a), machine.Wait, machine.ReasonSuspended, "Suspended")
 }
 
-// A lost server is never made again; its successor does not get blank disks in place of the lost ones (VS-D25, promise 2).
+// A lost server is never made again; its successor does not get blank disks in place of the lost ones (hazard H9, VS-D25, promise 2).
 func TestLostServerIsNotMadeAgain(t *testing.T) {
 	w, p, a := single(t)
 	p.passes(2, a)
@@ -142,7 +142,7 @@ func TestLostServerIsNotMadeAgain(t *testing.T) {
 	}
 }
 
-// VS-A23, VS-V37: what the platform cannot vouch for is no proof of anything.
+// Hazard H7, VS-A23, VS-V37: what the platform cannot vouch for is no proof of anything.
 func TestUnreadableIsNoProof(t *testing.T) {
 	w, p, a := single(t)
 	p.passes(2, a)
@@ -184,7 +184,7 @@ func TestForeignVolumeSurvives(t *testing.T) {
 	}
 }
 
-// VS-D21: the live read right before the destroy decides, not what the platform said about the detach.
+// Hazard H1, VS-D21: the live read right before the destroy decides, not what the platform said about the detach.
 func TestNoDestroyOnAPromise(t *testing.T) {
 	w, p, a := single(t)
 	p.passes(2, a)
@@ -197,7 +197,7 @@ func TestNoDestroyOnAPromise(t *testing.T) {
 	}
 }
 
-// VS-D22, VS-D24: a disk with snapshots cannot be detached whole, so nothing is.
+// Hazard H15, VS-D22, VS-D24: a disk with snapshots cannot be detached whole, so nothing is.
 func TestSnapshotsBlockDeletion(t *testing.T) {
 	w, p, a := single(t)
 	p.passes(2, a)
@@ -211,7 +211,7 @@ func TestSnapshotsBlockDeletion(t *testing.T) {
 	}
 }
 
-// VS-D23: without the pool's record nothing that is not the server's own is at risk.
+// Hazard H1, VS-D23: without the pool's record nothing that is not the server's own is at risk.
 func TestUnknownPlaceBlocksDeletion(t *testing.T) {
 	w, p, a := single(t)
 	p.passes(2, a)
@@ -380,7 +380,7 @@ func TestBootstrapDataMustBeReadable(t *testing.T) {
 	}
 }
 
-// VS-A22: a place is not given back while any server has one of its disks, even if the machine's own server is gone.
+// Hazard H8, VS-A22: a place is not given back while any server has one of its disks, even if the machine's own server is gone.
 func TestDiskHeldElsewhereKeepsThePlace(t *testing.T) {
 	w, p, a := single(t)
 	p.passes(2, a)

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-dev/berth/internal/slot"
 )
 
-// VS-D45, VS-D46: a place's directory that could not be removed keeps the slot until it is, and does not stay behind for ever.
+// Hazard H16, VS-D45, VS-D46: a place's directory that could not be removed keeps the slot until it is, and does not stay behind for ever.
 func TestPlaceIsForgottenBeforeTheSlotIsNew(t *testing.T) {
 	b := newBench(t, "w-1")
 	b.store.edit(func(s *pool.State) {

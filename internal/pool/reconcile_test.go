@@ -51,7 +51,7 @@ func TestWhoFreesASlot(t *testing.T) {
 	}
 }
 
-// VS-A16, VS-A23: a holder that vanished is repaired only after the proofs of a normal deletion.
+// Hazard H7, VS-A16, VS-A22, VS-A23: a holder that vanished is repaired only after the proofs of a normal deletion.
 func TestOrphanRepair(t *testing.T) {
 	b := newBench(t, "w-1")
 	got := b.inhabit("a")
@@ -136,7 +136,7 @@ func TestGracePeriod(t *testing.T) {
 	}
 }
 
-// VS-D44: what is attached anywhere is not deleted, and it is said.
+// Hazard H6, VS-D44: what is attached anywhere is not deleted, and it is said.
 func TestReclaimWaitsForStrangers(t *testing.T) {
 	b := newBench(t, "w-1")
 	got := b.inhabit("a")

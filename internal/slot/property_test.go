@@ -322,7 +322,7 @@ func (l *lives) check(t *rapid.T) {
 	}
 }
 
-// TestLives: promise 1 and hazards H7, H8 and H12 over random lives of a pool: machines of two owners that come, go, vanish by
+// TestLives: promise 1, hazard H7, hazard H8 and hazard H12 over random lives of a pool: machines of two owners that come, go, vanish by
 // force and come back under old names; facts that cannot be had; slots added and removed; deletions of disks begun, ended and
 // taken back; quarantines; a status that is lost and rebuilt.
 func TestLives(t *testing.T) {

@@ -86,7 +86,7 @@ func TestLostVSphereVMIsMadeAgain(t *testing.T) {
 	w.g.Expect(object.Spec.Slot.Hostname).To(Equal(w.ns + "-w-1"))
 }
 
-// Promise 1: a machine whose VSphereVM was lost gives its place back only when its virtual machine is proven gone.
+// Promise 1, hazard H7: a machine whose VSphereVM was lost gives its place back only when its virtual machine is proven gone.
 func TestDeletionWithoutVSphereVM(t *testing.T) {
 	w := newWorld(t)
 	w.withCluster()

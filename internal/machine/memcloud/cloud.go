@@ -21,6 +21,8 @@ type Cloud struct {
 	Slowness int
 	// Lagging makes Lookup answer from what was true at the last Tick, as a watch may.
 	Lagging bool
+	// Stubborn makes PowerOff a success without any effect, as a guest does that ignores the request.
+	Stubborn bool
 	// Deaf makes Detach a success without any effect.
 	Deaf bool
 	// Hidden makes a server that is being created invisible until its creation ends.
@@ -377,6 +379,9 @@ func (c *Cloud) PowerOff(_ context.Context, target *machine.Server, _ machine.Po
 		return machine.Operation{}, err
 	}
 	return c.start(machine.OpPowerOff, s.mark, s.id, func() error {
+		if c.Stubborn {
+			return nil
+		}
 		s.power = machine.PowerOff
 		c.changed(s.mark)
 		return nil

@@ -31,7 +31,7 @@ func (c *cloud) setDatastore(t *testing.T, name string, change func(*types.Datas
 	t.Fatalf("no datastore %s", name)
 }
 
-// Decision D17, hazards H9 and H16: when all records are lost, a disk is found on whatever datastore it lies, even if nothing is left
+// Decision D17, hazard H9, hazard H16: when all records are lost, a disk is found on whatever datastore it lies, even if nothing is left
 // that says which that could be; and as long as a datastore cannot be looked at, nothing is said to be absent.
 func TestExistingVolumeIsFoundWithoutAnyDescription(t *testing.T) {
 	c := newCloud(t, vcenter.Options{})

@@ -17,7 +17,7 @@ func key(namespace, cluster, host, ip, disk string) machine.VolumeKey {
 	return machine.VolumeKey{Namespace: namespace, Cluster: cluster, Pool: "p", HostName: host, Address: ip, Disk: disk}
 }
 
-func TestVolumeAddress(t *testing.T) { // VS-D1, VS-D2, VS-D3, D17
+func TestVolumeAddress(t *testing.T) { // VS-D1, VS-D2, VS-D3, D17, hazard H14
 	k := key("cpaas-system", "demo", "worker-1", "10.0.0.31", "var-cpaas")
 	got := address("ds", k)
 	if !strings.HasPrefix(got, "[ds] demo-worker-1-10.0.0.31-") || !strings.HasSuffix(got, "/worker-1-10.0.0.31-var-cpaas.vmdk") {
@@ -142,7 +142,7 @@ func TestUnits(t *testing.T) { // VS-D9 to VS-D12, V2
 	}
 }
 
-// TestDestroyable: what a destroy would take along (VS-D21, VS-D23, VS-D24, VS-V38).
+// TestDestroyable: what a destroy would take along (hazard H1, hazard H15, VS-D21, VS-D23, VS-D24, VS-V38).
 func TestDestroyable(t *testing.T) {
 	disk := func(unit int32, files ...string) *types.VirtualDisk {
 		var back *types.VirtualDiskFlatVer2BackingInfo

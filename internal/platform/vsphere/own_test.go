@@ -20,7 +20,7 @@ func TestFitOfAnotherMachine(t *testing.T) {
 	}
 }
 
-// VS-D21, VS-D22: a disk in the directory of a place is never the VM's own, whatever unit it has and whatever the VM is called.
+// Hazard H3, VS-D21, VS-D22: a disk in the directory of a place is never the VM's own, whatever unit it has and whatever the VM is called.
 func TestOwnDisks(t *testing.T) {
 	number := int32(1)
 	disk := func(path string) vm {

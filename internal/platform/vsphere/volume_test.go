@@ -21,7 +21,7 @@ func volumeSpec(pool string) machine.VolumeSpec {
 }
 
 // TestVolumeWithoutRecords: after a loss of all records a disk is found where it lies, even if the declaration has since
-// named another datastore; a blank one beside it would hide the data (decision D17).
+// named another datastore; a blank one beside it would hide the data (decision D17, hazard H9).
 func TestVolumeWithoutRecords(t *testing.T) {
 	c := newCloud(t, vcenter.Options{})
 	s := c.dial(t)
@@ -143,7 +143,7 @@ func TestDirectoryOfStrangers(t *testing.T) {
 	}
 }
 
-// TestDiskInMachineDirectory: a volume in the VM's own directory would be destroyed with it and is not attached.
+// TestDiskInMachineDirectory (hazard H10): a volume in the VM's own directory would be destroyed with it and is not attached.
 func TestDiskInMachineDirectory(t *testing.T) {
 	c := newCloud(t, vcenter.Options{})
 	s := c.dial(t)
