@@ -12,6 +12,8 @@ TOOL = $(shell go run ./hack/tools -path $(1))
 ARGS ?=
 # Seed of the fault schedules; CI keeps this one, choose another to explore.
 SEED ?= 20261201
+# How many points of the crash matrix `make chaos` tries; 0 means all.
+POINTS ?= 0
 # How many random lives `make properties` tries of each kind.
 CHECKS ?= 20000
 
@@ -57,8 +59,8 @@ e2e: build ## The journey of one cluster on real processes, with a bounded numbe
 e2e-full: build ## Every journey in every flavour
 	go test -count=1 -timeout 120m -tags e2e ./test/e2e/... -args -seed=$(SEED) -full
 
-chaos: build ## Every flow while the manager is killed and its calls fail at random points (SEED=)
-	go test -count=1 -timeout 120m -tags e2e ./test/e2e/... -run TestDisturbed -args -seed=$(SEED) -full
+chaos: build ## Break every call and every write of every flow, one at a time, then disturb the journeys on real processes (SEED=, POINTS=)
+	@hack/chaos.sh $(SEED) $(POINTS)
 
 properties: ## Random lives of slots, disks and whole pools, more than a million steps (SEED=, CHECKS=)
 	@set -o pipefail; for p in slot disk pool; do echo "internal/$$p:"; \

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,6 +35,8 @@ type pools struct {
 
 	// machines and changed wake VSphereMachines that wait for a pool, and the pool itself.
 	machines, changed chan event.GenericEvent
+	// now is the clock, nil for the real one.
+	now func() time.Time
 
 	mu      sync.Mutex
 	writers map[types.NamespacedName]*pool.Writer
@@ -78,6 +81,7 @@ func (p *pools) writer(key types.NamespacedName) *pool.Writer {
 	}
 	facts := &poolFacts{pools: p, key: key}
 	w := pool.NewWriter(&poolStore{pools: p, key: key}, facts, facts.platform, pool.Options{
+		Now:     p.now,
 		Emit:    func(e machine.Event) { p.emit(key, e) },
 		Changed: func() { p.wake(context.Background(), key) },
 	})

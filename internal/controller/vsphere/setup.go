@@ -37,6 +37,8 @@ type Options struct {
 	// UserAgent names the program in vCenter's session list.
 	UserAgent string
 	Concurrency
+	// Now is the clock of lives and pools, time.Now if nil: tests let hours pass.
+	Now func() time.Time
 	// SkipNameValidation lets several managers of one process use the same controller names, for tests.
 	SkipNameValidation bool
 }
@@ -75,9 +77,9 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	q := newQueue()
 	p := &pools{
 		client: c, reader: live, access: a, nodes: n, queue: q, recorder: recorder,
-		machines: machines.events, changed: make(chan event.GenericEvent, 1024),
+		machines: machines.events, changed: make(chan event.GenericEvent, 1024), now: o.Now,
 	}
-	engine := &machine.Engine{}
+	engine := &machine.Engine{Now: o.Now}
 	machineR := &machineReconciler{
 		client: c, reader: live, latest: seen, engine: engine, access: a, pools: p, nodes: n, alarm: machines, queue: q, recorder: recorder,
 	}
