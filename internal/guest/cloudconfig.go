@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -127,6 +128,25 @@ func (c *cloudConfig) prependCommands(commands []string) error {
 		nodes = append(nodes, n)
 	}
 	return c.prepend("runcmd", nodes)
+}
+
+// keepHostName has the guest write the metadata's host name into /etc/hostname, where it is the static one that DHCP and
+// reverse DNS do not replace, and write it again should an image preserve another. What the user decided stays.
+func (c *cloudConfig) keepHostName() (changed bool) {
+	for _, key := range []struct {
+		name  string
+		value bool
+	}{{"preserve_hostname", false}, {"create_hostname_file", true}} {
+		if lookup(c.root, key.name) != nil {
+			continue
+		}
+		n := &yaml.Node{}
+		n.SetString(strconv.FormatBool(key.value))
+		n.Tag = "!!bool"
+		set(c.root, key.name, n)
+		changed = true
+	}
+	return changed
 }
 
 // prepend puts entries before those of the list at key, which is added at the end of the mapping when it is not there.

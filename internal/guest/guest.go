@@ -99,7 +99,8 @@ func (d Disk) Key() string {
 type Input struct {
 	// UserData is the bootstrap data, unencoded: what the Secret's key "value" holds.
 	UserData []byte
-	// HostName becomes kubeadm's node name where the user data names none or a template; empty leaves it alone.
+	// HostName becomes kubeadm's node name where the user data names none or a template, and the guest is told to keep it over
+	// whatever DHCP or DNS suggest; empty leaves both alone.
 	HostName string
 	// NodeIP becomes the kubelet's node-ip where the user data names none or a template; empty leaves it alone.
 	NodeIP string
@@ -130,6 +131,9 @@ func Merge(in Input) ([]byte, error) {
 	changed, err := doc.setKubeadm(in.HostName, in.NodeIP)
 	if err != nil {
 		return nil, err
+	}
+	if in.HostName != "" && doc.keepHostName() {
+		changed = true
 	}
 	if len(in.Disks) == 0 && !changed {
 		return in.UserData, nil

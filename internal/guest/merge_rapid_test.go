@@ -29,7 +29,11 @@ func TestMergeKeepsWhatTheUserWrote(t *testing.T) {
 				fmt.Fprintf(&in, "  - %q\n", command)
 			}
 		}
-		var want, got map[string][]any
+		type lists struct {
+			WriteFiles []any `yaml:"write_files"`
+			RunCmd     []any `yaml:"runcmd"`
+		}
+		var want, got lists
 		if err := yaml.Unmarshal([]byte(in.String()), &want); err != nil {
 			// rapid draws another case; the test itself is not skipped.
 			t.Skip("what the bootstrap provider wrote is no YAML")
@@ -41,10 +45,13 @@ func TestMergeKeepsWhatTheUserWrote(t *testing.T) {
 		if err := yaml.Unmarshal(out, &got); err != nil {
 			t.Fatalf("%v in\n%s", err, out)
 		}
-		for key, ours := range map[string]int{"write_files": 6, "runcmd": 4} {
-			users := append([]any{}, got[key][ours:]...)
-			if !reflect.DeepEqual(users, append([]any{}, want[key]...)) {
-				t.Fatalf("%s: %q became %q in\n%s", key, want[key], users, out)
+		for name, list := range map[string]struct {
+			ours      int
+			got, want []any
+		}{"write_files": {6, got.WriteFiles, want.WriteFiles}, "runcmd": {4, got.RunCmd, want.RunCmd}} {
+			users := append([]any{}, list.got[list.ours:]...)
+			if !reflect.DeepEqual(users, append([]any{}, list.want...)) {
+				t.Fatalf("%s: %q became %q in\n%s", name, list.want, users, out)
 			}
 		}
 		if !strings.HasPrefix(string(out), "## template: jinja\n#cloud-config\n") {

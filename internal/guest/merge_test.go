@@ -181,6 +181,56 @@ func TestMergeAddsMissingLists(t *testing.T) {
 	}
 }
 
+// pain 29: the place's host name is the static one, whatever DHCP, reverse DNS or the image suggest; what the user decided stays.
+func TestMergeKeepsTheHostName(t *testing.T) {
+	g := NewWithT(t)
+	keys := func(data, host string) map[string]any {
+		out, err := Merge(Input{UserData: []byte(data), HostName: host})
+		g.Expect(err).NotTo(HaveOccurred())
+		var doc map[string]any
+		g.Expect(yaml.Unmarshal(out, &doc)).To(Succeed())
+		return doc
+	}
+	g.Expect(keys("#cloud-config\nruncmd: [a]\n", "demo-1")).To(Equal(map[string]any{
+		"runcmd": []any{"a"}, "preserve_hostname": false, "create_hostname_file": true,
+	}))
+	g.Expect(keys("#cloud-config\npreserve_hostname: true\ncreate_hostname_file: false\n", "demo-1")).To(Equal(map[string]any{
+		"preserve_hostname": true, "create_hostname_file": false,
+	}))
+	g.Expect(keys("#cloud-config\nruncmd: [a]\n", "")).To(Equal(map[string]any{"runcmd": []any{"a"}}))
+}
+
+// VS-D41: what cloud-init does before it writes files, and the order of every list of the user's, stays; ours come first.
+func TestMergeKeepsTheOrderOfEveryList(t *testing.T) {
+	g := NewWithT(t)
+	out, err := Merge(Input{HostName: "demo-1", Disks: disks(), UserData: []byte(`#cloud-config
+bootcmd: [[cloud-init-per, once, b1, "true"], echo b2]
+runcmd: [echo r1, [echo, r2], echo r3]
+write_files: [{path: /f1, content: a}, {path: /f2, content: b, append: true}, {path: /f1, content: c, defer: true}]
+mounts: [[sdc, /opt]]
+`)})
+	g.Expect(err).NotTo(HaveOccurred())
+	var doc map[string][]any
+	var rest map[string]any
+	g.Expect(yaml.Unmarshal(out, &rest)).To(Succeed())
+	delete(rest, "preserve_hostname")
+	delete(rest, "create_hostname_file")
+	again, err := yaml.Marshal(rest)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(yaml.Unmarshal(again, &doc)).To(Succeed())
+	g.Expect(doc["bootcmd"]).To(Equal([]any{[]any{"cloud-init-per", "once", "b1", "true"}, "echo b2"}), "all of it is the user's")
+	g.Expect(doc["mounts"]).To(Equal([]any{[]any{"sdc", "/opt"}}))
+	ours := len(diskCommands())
+	g.Expect(doc["runcmd"][ours:]).To(Equal([]any{"echo r1", []any{"echo", "r2"}, "echo r3"}))
+	g.Expect(doc["runcmd"][:ours]).To(ContainElement(ContainSubstring(UnitName)))
+	files := doc["write_files"]
+	g.Expect(files[len(files)-3:]).To(Equal([]any{
+		map[string]any{"path": "/f1", "content": "a"}, map[string]any{"path": "/f2", "content": "b", "append": true},
+		map[string]any{"path": "/f1", "content": "c", "defer": true},
+	}))
+	g.Expect(files[0]).To(HaveKeyWithValue("path", MappingPath))
+}
+
 // VS-D41: user data that cannot carry the disks is refused with the published reason.
 func TestMergeRefuses(t *testing.T) {
 	for name, tc := range map[string]struct{ data, want string }{

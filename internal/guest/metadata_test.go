@@ -80,6 +80,31 @@ func TestMetadataOfAGuestWithDHCP(t *testing.T) {
 	g.Expect(doc.Network.Ethernets["eth0"].Routes).To(BeEmpty())
 }
 
+// VS-V19, VS-B27: wait-on-network is set for a family with an address in CIDR form or with DHCP, and for no other: a guest that
+// waits for a family it never gets, never boots.
+func TestWaitOnNetwork(t *testing.T) {
+	g := NewWithT(t)
+	for name, tc := range map[string]struct {
+		nics []NIC
+		want waitDoc
+	}{
+		"static IPv4":                 {[]NIC{{Addresses: []string{"192.0.2.21/24"}}}, waitDoc{IPv4: true}},
+		"static IPv6":                 {[]NIC{{Addresses: []string{"2001:db8::1/64"}}}, waitDoc{IPv6: true}},
+		"DHCP for IPv6":               {[]NIC{{DHCP6: true}}, waitDoc{IPv6: true}},
+		"on the second interface too": {[]NIC{{}, {Addresses: []string{"192.0.2.21/24"}}}, waitDoc{IPv4: true}},
+		"none":                        {[]NIC{{}}, waitDoc{}},
+	} {
+		for i := range tc.nics {
+			tc.nics[i].MAC = "00:50:56:00:00:01"
+		}
+		out, err := Metadata(Meta{HostName: "demo-1", NICs: tc.nics})
+		g.Expect(err).NotTo(HaveOccurred())
+		var doc metaDoc
+		g.Expect(yaml.Unmarshal(out, &doc)).To(Succeed())
+		g.Expect(doc.WaitOnNetwork).To(Equal(tc.want), name)
+	}
+}
+
 // VS-V20a: values that YAML would read as something else stay strings.
 func TestMetadataQuotes(t *testing.T) {
 	g := NewWithT(t)

@@ -145,7 +145,18 @@ func TestWipeNeedsTheMountOfItsDisk(t *testing.T) {
 	}
 }
 
-// VS-D28: the devices of a real system, by every name that udev has for them; a path of a multipath device stands for the device.
+// VS-D34: a disk that the place got after this server was created is none of its business, blank or not.
+func TestDisksThatTheMappingDoesNotNameAreLeftAlone(t *testing.T) {
+	g := NewWithT(t)
+	m := newMachine(t, small, small, small, small)
+	m.map3("ext4")
+	before := m.sum(3)
+	out := m.boot("ls dev/disk/by-capv")
+	g.Expect(out).To(ContainSubstring("exit status 0\ndata\nnested\nraw\n"))
+	g.Expect(m.sum(3)).To(Equal(before))
+}
+
+// VS-D28, VS-B16, hazard H3, pain 9: the devices of a real system, by every name that udev has for them; a path of a multipath device stands for the device.
 func TestDeviceInventory(t *testing.T) {
 	g := NewWithT(t)
 	m := newMachine(t)

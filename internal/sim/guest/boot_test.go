@@ -149,7 +149,7 @@ func TestPowerCycle(t *testing.T) {
 	v.reaches(guest.PhaseRunning)
 	g.Expect(v.console()).To(ContainSubstring("was initialised before"))
 	g.Expect(w.cat("demo-1", "/etc/greeting")).To(Equal("mine\n"))
-	g.Expect(w.cat("demo-1", "/run/scratch")).To(ContainSubstring("no such file"))
+	g.Expect(w.cat("demo-1", "/run/scratch")).To(Equal("guest demo-1: open /run/scratch: no such file or directory"), "which guest, and its own path")
 }
 
 // The guests go on when their daemon is restarted; what was switched off meanwhile stays off, what was destroyed is forgotten.

@@ -40,7 +40,8 @@ type fileDoc struct {
 // effective are the keys of a cloud-config that do something here or need no mention.
 var effective = map[string]bool{
 	"write_files": true, "bootcmd": true, "runcmd": true, "hostname": true, "final_message": true, "preserve_hostname": true,
-	"manage_etc_hosts": true, "merge_how": true, "output": true,
+	"create_hostname_file": true,
+	"manage_etc_hosts":     true, "merge_how": true, "output": true,
 }
 
 // runCloudInit does what cloud-init does on the first boot of an instance. again means that an earlier attempt was cut

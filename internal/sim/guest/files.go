@@ -118,9 +118,11 @@ func (f *Files) resolve(node, guest string) (host string, device bool, table *mo
 	if err != nil {
 		return "", false, nil, err
 	}
-	host, err = table.Path(guest)
+	if host, err = table.Path(guest); err != nil {
+		return "", false, nil, onGuest(err, node, guest)
+	}
 	_, device = table.devices[guest]
-	return host, device, table, err
+	return host, device, table, nil
 }
 
 // Cat copies a file, or what has been written to a raw disk up to its last block with data, to w.
@@ -131,19 +133,27 @@ func (f *Files) Cat(node, guest string, w io.Writer) error {
 	}
 	file, err := os.Open(host)
 	if err != nil {
-		return inGuest(err, guest)
+		return onGuest(err, node, guest)
 	}
 	defer func() { _ = file.Close() }()
 	var r io.Reader = file
 	if device {
 		end, err := lastData(file)
 		if err != nil {
-			return inGuest(err, guest)
+			return onGuest(err, node, guest)
 		}
 		r = io.LimitReader(file, end)
 	}
 	_, err = io.Copy(w, r)
-	return inGuest(err, guest)
+	return onGuest(err, node, guest)
+}
+
+// onGuest makes an error name the guest and the path that the guest knows, instead of the host's.
+func onGuest(err error, node, guest string) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("guest %s: %w", node, inGuest(err, guest))
 }
 
 // lastData is the end of the last stretch of a sparse file that holds data.
@@ -176,15 +186,15 @@ func (f *Files) Write(node, guest string, r io.Reader) error {
 	if !device {
 		flags |= os.O_CREATE | os.O_TRUNC
 		if err := os.MkdirAll(filepath.Dir(host), 0o755); err != nil {
-			return inGuest(err, guest)
+			return onGuest(err, node, guest)
 		}
 	}
 	file, err := os.OpenFile(host, flags, 0o644)
 	if err != nil {
-		return inGuest(err, guest)
+		return onGuest(err, node, guest)
 	}
 	_, err = io.Copy(file, r)
-	return inGuest(errors.Join(err, file.Close()), guest)
+	return onGuest(errors.Join(err, file.Close()), node, guest)
 }
 
 // Entry is one line of a listing.
@@ -206,5 +216,6 @@ func (f *Files) List(node, guest string) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return table.entries(guest)
+	entries, err := table.entries(guest)
+	return entries, onGuest(err, node, guest)
 }

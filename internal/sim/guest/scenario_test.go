@@ -15,7 +15,7 @@ import (
 	"github.com/berth-dev/berth/internal/guest/scenario"
 )
 
-// VS-D28 to VS-D39, VS-R23 to VS-R25, hazard H3, hazard H4, hazard H5, hazard H13: the scenarios that the real script goes
+// VS-D28, VS-D29, VS-D30, VS-D31, VS-D32, VS-D33, VS-D35, VS-D36, VS-D37, VS-D38, VS-D39, VS-R23, VS-R24, VS-R25, hazard H3, hazard H4, hazard H5, hazard H13: the scenarios that the real script goes
 // through on real disks (internal/guest), on the disks of a simulated guest: it decides the same and leaves the same.
 func TestScenariosOnSimulatedDisks(t *testing.T) {
 	all, err := scenario.All()
