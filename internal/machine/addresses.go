@@ -3,30 +3,21 @@ package machine
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
-
-	"github.com/berth-dev/berth/internal/slot"
 )
 
-// planned compares the addresses that a place declares with those that the guest reports, interface by interface in device
+// planned compares the addresses that a server is to have with those that its guest reports, interface by interface in device
 // order. found lists all usable addresses without prefix; missing says what is not there yet. An address that was planned is
 // always usable; others only if they can be reached from outside (VS-V23).
-func planned(place *slot.Slot, server *Server) (found, missing []string) {
+func planned(spec ServerSpec, server *Server) (found, missing []string) {
 	wanted := map[netip.Addr]bool{}
-	var nics []slot.NIC
-	if place != nil {
-		nics = place.NICs
-	}
-	for i, nic := range nics {
+	for i, nic := range spec.interfaces() {
 		var has []netip.Addr
 		if i < len(server.NICs) {
 			has = parsed(server.NICs[i].Addresses)
 		}
-		usable := false
-		for _, a := range has {
-			usable = usable || reachable(a)
-		}
-		if len(nic.Addresses) == 0 && !usable {
+		if len(nic.Addresses) == 0 && !nic.Optional && !slices.ContainsFunc(has, reachable) {
 			missing = append(missing, fmt.Sprintf("an address on interface %d (%s)", i, nic.Network))
 		}
 		for _, text := range nic.Addresses {
@@ -36,7 +27,7 @@ func planned(place *slot.Slot, server *Server) (found, missing []string) {
 				continue
 			}
 			wanted[want] = true
-			if !contains(has, want) {
+			if !slices.Contains(has, want) {
 				missing = append(missing, fmt.Sprintf("%s on interface %d (%s)", want, i, nic.Network))
 			}
 		}
@@ -48,10 +39,21 @@ func planned(place *slot.Slot, server *Server) (found, missing []string) {
 			}
 		}
 	}
-	if len(nics) == 0 && len(found) == 0 {
+	if len(found) == 0 && len(missing) == 0 {
 		missing = append(missing, "any address")
 	}
 	return found, missing
+}
+
+func (s ServerSpec) interfaces() []Interface {
+	if s.Interfaces != nil || s.Place == nil {
+		return s.Interfaces
+	}
+	var out []Interface
+	for _, nic := range s.Place.NICs {
+		out = append(out, Interface{Network: nic.Network, Addresses: nic.Addresses})
+	}
+	return out
 }
 
 func parsed(texts []string) []netip.Addr {
@@ -69,15 +71,6 @@ func address(text string) (netip.Addr, bool) {
 	text, _, _ = strings.Cut(text, "/")
 	a, err := netip.ParseAddr(text)
 	return a.Unmap().WithZone(""), err == nil
-}
-
-func contains(all []netip.Addr, a netip.Addr) bool {
-	for _, b := range all {
-		if a == b {
-			return true
-		}
-	}
-	return false
 }
 
 func reachable(a netip.Addr) bool {

@@ -32,6 +32,11 @@ func (p *pass) claimPlace(ctx context.Context) Result {
 func (p *pass) recordIntent(ctx context.Context) Result {
 	claimed := p.report.Place
 	spec, err := p.life.Journal.Intend(ctx, claimed)
+	if Is(err, Busy) {
+		e := asError(err)
+		p.intended(spec) // what it needs besides is not complete
+		return wait(e.Reason, e.Error(), e.RetryAfter)
+	}
 	if err != nil {
 		if Is(err, Refused) || Is(err, Conflict) {
 			refused := asError(err)
@@ -46,6 +51,12 @@ func (p *pass) recordIntent(ctx context.Context) Result {
 		}
 		return stop(ReasonSlotQuarantined, fmt.Sprintf("the pool gave slot %s, on record for this machine is %s: a human must decide", claimed.HostName, recorded), safetyNet)
 	}
+	p.intended(spec)
+	return done()
+}
+
+// intended takes over what is on record about the server to be.
+func (p *pass) intended(spec ServerSpec) {
 	p.spec = spec
 	p.report.Place = spec.Place
 	p.notes.Identity.Name, p.notes.Identity.Location = spec.Name, spec.Location
@@ -55,7 +66,6 @@ func (p *pass) recordIntent(ctx context.Context) Result {
 			p.event(false, EventSlotAllocated, fmt.Sprintf("slot %s is this machine's place", spec.Place.HostName))
 		}
 	}
-	return done()
 }
 
 // ensureDisks asks the pool until the power-on was decided.
@@ -108,7 +118,11 @@ func (p *pass) createServer(ctx context.Context) Result {
 			return *failed
 		}
 	}
-	op, err := p.life.Platform.Create(ctx, p.spec)
+	spec := p.spec
+	for _, v := range p.volumes {
+		spec.Reach = append(spec.Reach, v.Volume)
+	}
+	op, err := p.life.Platform.Create(ctx, spec)
 	switch {
 	case Is(err, Conflict):
 		return p.nameTaken(ctx, err)
@@ -295,7 +309,7 @@ func (p *pass) addresses(context.Context) Result {
 		}
 		return wait(reason, fmt.Sprintf("server %s was running and is now %s; Berth starts a server once and leaves it to you from then on", p.server.Name, p.server.Power), safetyNet)
 	}
-	p.report.Addresses, p.report.Missing = planned(p.spec.Place, p.server)
+	p.report.Addresses, p.report.Missing = planned(p.spec, p.server)
 	if len(p.report.Missing) > 0 && !p.notes.Ready {
 		return wait(ReasonWaitingForAddresses, fmt.Sprintf("server %s runs; its guest has not reported its address yet: %s; if that lasts, check the image (guest tools, cloud-init) and the addresses, gateway and network of the place", p.server.Name, strings.Join(p.report.Missing, ", ")), safetyNet)
 	}

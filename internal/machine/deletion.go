@@ -87,6 +87,9 @@ func (p *pass) detachDisks(ctx context.Context) Result {
 	if r := p.readRecorded(ctx); r.Outcome != Done {
 		return r
 	}
+	if r := p.followMoved(ctx); r.Outcome != Done {
+		return r
+	}
 	take := p.mustStay()
 	if len(take) == 0 {
 		return done()
@@ -109,6 +112,32 @@ func (p *pass) detachDisks(ctx context.Context) Result {
 		}
 	}
 	return p.started(ctx, op, OpDetach)
+}
+
+// followMoved records where volumes of the place are that were moved while they were attached, before they are taken off: afterwards
+// nobody could tell. One that was moved among the server's own disks would be deleted with them.
+func (p *pass) followMoved(ctx context.Context) Result {
+	found := false
+	for _, want := range p.recorded {
+		there := slices.ContainsFunc(p.server.Volumes, func(v AttachedVolume) bool { return v.Volume == want.Volume })
+		now := attached(p.server, want.Identity)
+		if there || now == nil {
+			continue
+		}
+		if now.Own {
+			return stop(ReasonDeletionFailed, fmt.Sprintf("disk %s was moved to %s, among the own disks of server %s, and would be deleted with it: detach it there and move it back to %s",
+				want.Disk, now.Volume, p.server.Name, want.Volume), safetyNet)
+		}
+		found = true
+	}
+	if !found {
+		return done()
+	}
+	if err := p.life.Places.Attached(ctx, p.life.Request.Holder, p.server); err != nil {
+		return placeFailed(err)
+	}
+	p.asked = false
+	return p.readRecorded(ctx)
 }
 
 func names(volumes []AttachedVolume) string {

@@ -87,7 +87,8 @@ func (n Notes) Seen() bool { return n.Identity.ServerID != "" || n.Identity.Hard
 type Journal interface {
 	// Intend records that a server shall exist in this place (nil without a pool), before it is asked for, and returns the
 	// specification as it was first recorded: a place edited meanwhile does not change a server in the making. Idempotent.
-	// A Refused error says what is wrong with the combination of place and template.
+	// A Refused error says what is wrong with the combination of place and template; a Busy one comes with the specification so
+	// far, and says what the server has to be given before it can be made.
 	Intend(ctx context.Context, place *slot.Slot) (ServerSpec, error)
 	// Save writes the notes, and what people should read with them, in as few writes as possible and none if nothing differs
 	// from what is stored. The engine calls it before an act that must not be repeated, and once at the end of every pass.

@@ -52,6 +52,8 @@ type Server struct {
 	GuestRunning bool
 	// Fitted: the guest data of the server's Fit is on it, complete.
 	Fitted bool
+	// PassedThrough counts the devices of its host that were handed to it.
+	PassedThrough int
 }
 
 // AttachedVolume is one disk of a server.
@@ -89,8 +91,21 @@ type ServerSpec struct {
 	// PlaceKey names the place for ever (namespace/cluster/host name). It goes into the file systems of the place's disks, so
 	// that a disk of another place is recognised; "" without a place.
 	PlaceKey string
+	// Interfaces are the server's network interfaces in order, as far as its readiness depends on them; nil means those of Place.
+	Interfaces []Interface
+	// Reach lists the addresses of volumes that are going to be attached: the server is made where they can be.
+	Reach []string
 	// Shape is the platform's own description (image, sizes, folder, network devices); only its adapter reads it.
 	Shape any
+}
+
+// Interface is what a server's guest must report of one network interface before the machine is ready.
+type Interface struct {
+	Network string
+	// Addresses that are planned, with or without prefix: each is waited for.
+	Addresses []string
+	// Optional: without planned addresses the interface may stay without any.
+	Optional bool
 }
 
 // Fit is what a powered-off server gets before its first start.

@@ -271,4 +271,5 @@ const (
 	EventPersistentDisksRetained      = "PersistentDisksRetained"
 	EventVMDeleted                    = "VMDeleted"
 	EventStaleNodeDeleted             = "StaleNodeDeleted"
+	EventKubeletVersionMismatch       = "KubeletVersionMismatch"
 )

@@ -174,11 +174,8 @@ func checkTopology(m *infrav1.VSphereMachine, place *slot.Slot, in *placement) e
 
 // checkAddresses finds interfaces that would never get an address (VS-V24).
 func checkAddresses(spec *infrav1.VirtualMachineCloneSpec) error {
-	var without, claims []string
+	var without []string
 	for i, d := range spec.Network.Devices {
-		if len(d.AddressesFromPools) > 0 {
-			claims = append(claims, fmt.Sprintf("spec.network.devices[%d]", i))
-		}
 		if !d.DHCP4 && !d.DHCP6 && !d.SkipIPAllocation && len(d.IPAddrs) == 0 && len(d.AddressesFromPools) == 0 {
 			without = append(without, fmt.Sprintf("spec.network.devices[%d] (network %q)", i, d.NetworkName))
 		}
@@ -186,13 +183,7 @@ func checkAddresses(spec *infrav1.VirtualMachineCloneSpec) error {
 	if len(without) > 0 {
 		return &machine.Error{
 			Kind: machine.Refused, Reason: infrav1.WaitingForStaticIPAllocationReason,
-			Message: strings.Join(without, ", ") + ": neither DHCP nor an address: set dhcp4 or dhcp6, ipAddrs or skipIPAllocation, or take a slot that has an address for it",
-		}
-	}
-	if len(claims) > 0 {
-		return &machine.Error{
-			Kind: machine.Refused, Reason: infrav1.WaitingForIPAllocationReason,
-			Message: strings.Join(claims, ", ") + ": addressesFromPools without an address in the slot is not supported: give the slot an ip, or use DHCP",
+			Message: strings.Join(without, ", ") + ": neither DHCP nor an address: set dhcp4 or dhcp6, ipAddrs, addressesFromPools or skipIPAllocation, or take a slot that has an address for it",
 		}
 	}
 	return nil
@@ -214,14 +205,19 @@ func vmName(m *infrav1.VSphereMachine) (string, error) {
 	return name, nil
 }
 
-// serverSpec is what the engine hands to the adapter. It comes from the VSphereVM, so that it never changes under a machine.
-func serverSpec(vm *infrav1.VSphereVM) machine.ServerSpec {
+// serverSpec is what the engine hands to the adapter. It comes from the VSphereVM, so that it never changes under a machine, and
+// from the address claims that the VSphereVM has.
+func serverSpec(vm *infrav1.VSphereVM, claimed map[int]claimedAddresses) machine.ServerSpec {
+	clone := vm.Spec.DeepCopy()
+	for i, claims := range claimed {
+		claims.onto(&clone.Network.Devices[i])
+	}
 	spec := machine.ServerSpec{
-		Name:  vm.Name,
-		Mark:  machine.Mark(vm.Annotations[infrav1.MarkAnnotation]),
-		Shape: shapeOf(&vm.Spec.VirtualMachineCloneSpec),
-
-		Location: vm.Spec.Datacenter,
+		Name:       vm.Name,
+		Mark:       machine.Mark(vm.Annotations[infrav1.MarkAnnotation]),
+		Shape:      shapeOf(&clone.VirtualMachineCloneSpec),
+		Location:   vm.Spec.Datacenter,
+		Interfaces: interfacesOf(&clone.VirtualMachineCloneSpec, vm.Spec.Slot != nil),
 	}
 	if vm.Spec.Slot != nil {
 		place := slotOf(*vm.Spec.Slot, "")
@@ -230,6 +226,20 @@ func serverSpec(vm *infrav1.VSphereVM) machine.ServerSpec {
 		spec.PlaceKey = strings.Join([]string{vm.Namespace, vm.Labels[clusterv1.ClusterNameLabel], place.HostName}, "/")
 	}
 	return spec
+}
+
+// interfacesOf says what the guest must report before the machine is ready: every static and every claimed address, and for a
+// machine in a slot an address on each interface. One that is to be left alone is never waited for.
+func interfacesOf(spec *infrav1.VirtualMachineCloneSpec, placed bool) []machine.Interface {
+	out := make([]machine.Interface, 0, len(spec.Network.Devices))
+	for _, d := range spec.Network.Devices {
+		nic := machine.Interface{Network: d.NetworkName, Optional: !placed || d.SkipIPAllocation}
+		if !d.SkipIPAllocation {
+			nic.Addresses = slices.Clone(d.IPAddrs)
+		}
+		out = append(out, nic)
+	}
+	return out
 }
 
 // shapeOf is a clone specification in the adapter's words.

@@ -32,6 +32,8 @@ type journal struct {
 	enrol func(*vsphere.Shape)
 	// vm as last read or written, nil before the intent.
 	vm *infrav1.VSphereVM
+	// claims are the address claims as this pass has found them, nil if there are none.
+	claims *claims
 }
 
 var _ machine.Journal = (*journal)(nil)
@@ -39,7 +41,7 @@ var _ machine.Journal = (*journal)(nil)
 // Intend implements machine.Journal.
 func (j *journal) Intend(ctx context.Context, place *slot.Slot) (machine.ServerSpec, error) {
 	if j.vm != nil {
-		return j.spec(), nil
+		return j.spec(ctx)
 	}
 	vm, err := buildVM(j.machine, j.owner, place, j.in)
 	if err != nil {
@@ -64,13 +66,32 @@ func (j *journal) Intend(ctx context.Context, place *slot.Slot) (machine.ServerS
 	if err != nil {
 		return machine.ServerSpec{}, fmt.Errorf("creating VSphereVM %s/%s: %w", vm.Namespace, vm.Name, err)
 	}
-	j.latest.wrote(vm)
-	j.vm = vm
-	return j.spec(), nil
+	j.written(vm)
+	return j.spec(ctx)
 }
 
-func (j *journal) spec() machine.ServerSpec {
-	spec := serverSpec(j.vm)
+// spec is the specification on record, with the addresses that were claimed for it. As long as addresses are missing it comes with
+// an error, but not after the first start: the guest has its addresses then, whatever becomes of the claims.
+func (j *journal) spec(ctx context.Context) (machine.ServerSpec, error) {
+	if !claimsAddresses(j.vm) {
+		return j.enrolled(nil), nil
+	}
+	found, err := claimAddresses(ctx, j.client, j.latest.live, j.vm)
+	if err != nil {
+		return machine.ServerSpec{}, err
+	}
+	j.claims = found
+	if found.reason != "" && !conditions.IsTrue(j.vm, infrav1.InitialPowerOnCompletedCondition) {
+		return j.enrolled(found.addresses), &machine.Error{
+			Kind: machine.Busy, Reason: infrav1.WaitingForIPAllocationReason, Message: found.message, RetryAfter: claimAgain,
+		}
+	}
+	return j.enrolled(found.addresses), nil
+}
+
+// enrolled is the specification with the groups that the virtual machine is to be a member of.
+func (j *journal) enrolled(claimed map[int]claimedAddresses) machine.ServerSpec {
+	spec := serverSpec(j.vm, claimed)
 	if shape, ok := spec.Shape.(vsphere.Shape); ok && j.enrol != nil {
 		j.enrol(&shape)
 		spec.Shape = shape
@@ -98,6 +119,7 @@ func (j *journal) Save(ctx context.Context, notes machine.Notes, report machine.
 	}
 	setNotes(&next.Status, notes)
 	setVMStatus(next, notes, report)
+	j.claims.say(next)
 	if equality.Semantic.DeepEqual(next.Status, j.vm.Status) {
 		return nil
 	}
@@ -184,10 +206,8 @@ func setVMStatus(vm *infrav1.VSphereVM, notes machine.Notes, report machine.Repo
 			setCondition(vm, infrav1.PoweredOnCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
 		}
 	}
-	if soft := vm.Spec.PowerOffMode; report.Reason == machine.ReasonPoweringOff &&
-		(soft == infrav1.VirtualMachinePowerOpModeSoft || soft == infrav1.VirtualMachinePowerOpModeTrySoft) {
-		setCondition(vm, infrav1.GuestSoftPowerOffSucceededCondition, metav1.ConditionFalse, infrav1.GuestSoftPowerOffInProgressReason, report.Message)
-	}
+	setSoftStop(vm, notes, report)
+	setPassedThrough(vm, report)
 	setSteps(vm, report)
 	vm.Status.Ready = report.Ready
 	if notes.Ready && !report.Lost && vm.DeletionTimestamp.IsZero() {
@@ -200,6 +220,42 @@ func setVMStatus(vm *infrav1.VSphereVM, notes machine.Notes, report machine.Repo
 	} else {
 		setCondition(vm, infrav1.ReadyCondition, metav1.ConditionFalse, publishedReason(report.Reason), report.Message)
 	}
+}
+
+// setSoftStop follows a shutdown that the guest was asked for: asked, gone off by itself, or stopped hard because it did not.
+func setSoftStop(vm *infrav1.VSphereVM, notes machine.Notes, report machine.Report) {
+	mode := vm.Spec.PowerOffMode
+	if mode != infrav1.VirtualMachinePowerOpModeSoft && mode != infrav1.VirtualMachinePowerOpModeTrySoft {
+		return
+	}
+	var word string
+	if c := conditions.Get(vm, infrav1.GuestSoftPowerOffSucceededCondition); c != nil {
+		word = c.Reason
+	}
+	switch {
+	case report.Reason == machine.ReasonPoweringOff && notes.Operation.Ref != "" && word == infrav1.GuestSoftPowerOffInProgressReason:
+		setCondition(vm, infrav1.GuestSoftPowerOffSucceededCondition, metav1.ConditionFalse, infrav1.GuestSoftPowerOffFailedReason,
+			"the guest did not shut down in the time that spec.guestSoftPowerOffTimeout gives it and is powered off")
+	case report.Reason == machine.ReasonPoweringOff && notes.Operation.Ref == "":
+		setCondition(vm, infrav1.GuestSoftPowerOffSucceededCondition, metav1.ConditionFalse, infrav1.GuestSoftPowerOffInProgressReason, report.Message)
+	case report.Server != nil && report.Server.Power == machine.PowerOff && word == infrav1.GuestSoftPowerOffInProgressReason:
+		setCondition(vm, infrav1.GuestSoftPowerOffSucceededCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
+	}
+}
+
+// setPassedThrough says that devices of the host which the specification asks for are not on the virtual machine any more:
+// somebody has taken them off, and they cannot be put back while it runs.
+func setPassedThrough(vm *infrav1.VSphereVM, report machine.Report) {
+	want := len(vm.Spec.PciDevices)
+	if want == 0 || report.Server == nil {
+		return
+	}
+	if have := report.Server.PassedThrough; have < want {
+		setCondition(vm, infrav1.PCIDevicesDetachedCondition, metav1.ConditionFalse, infrav1.PCIDeviceNotFoundReason, fmt.Sprintf(
+			"spec.pciDevices asks for %d devices and the virtual machine has %d: somebody has taken them off; replace the Machine", want, have))
+		return
+	}
+	setCondition(vm, infrav1.PCIDevicesDetachedCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
 }
 
 // setSteps says how single steps of the way went: each has a condition of its own as soon as it was met.

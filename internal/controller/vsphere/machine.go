@@ -3,13 +3,15 @@ package vsphere
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -32,6 +34,7 @@ type machineReconciler struct {
 	alarm    *alarm
 	queue    *queue
 	recorder events.EventRecorder
+	versions versions
 }
 
 // scope is what one pass knows of a machine and its surroundings. During deletion everything but the machine may be nil.
@@ -93,6 +96,11 @@ func (r *machineReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 		return r.delete(ctx, s)
 	}
 	if s.owner == nil {
+		if s.machine.Spec.ProviderID != nil {
+			// It runs, and its Machine has gone without it: nothing about the virtual machine has changed. Whoever removes Machines
+			// removes it too, or gives it a new one.
+			return ctrl.Result{}, r.patchStatus(ctx, s)
+		}
 		setMachineStatus(s, machine.Report{Result: machine.Result{
 			Outcome: machine.Wait, Reason: infrav1.WaitingForOwnerMachineReason,
 			Message: "no Machine owns this object yet; Cluster API sets the owner reference",
@@ -109,10 +117,8 @@ func (r *machineReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 func (r *machineReconciler) scope(ctx context.Context, m *infrav1.VSphereMachine) (*scope, error) {
 	s := &scope{machine: m, stored: m.DeepCopy()}
 	var err error
-	if s.owner, err = util.GetOwnerMachine(ctx, r.client, m.ObjectMeta); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading the owner Machine: %w", err)
-	} else if err != nil {
-		s.owner = nil
+	if s.owner, err = r.ownerOf(ctx, m); err != nil {
+		return nil, err
 	}
 	if name := s.clusterName(); name != "" {
 		cluster := &clusterv1.Cluster{}
@@ -127,6 +133,29 @@ func (r *machineReconciler) scope(ctx context.Context, m *infrav1.VSphereMachine
 		}
 	}
 	return s, r.findVM(ctx, s)
+}
+
+// ownerOf reads the Machine that owns a machine, nil if there is none. One that is named and not in the cache may just have been
+// created: only the server knows.
+func (r *machineReconciler) ownerOf(ctx context.Context, m *infrav1.VSphereMachine) (*clusterv1.Machine, error) {
+	i := slices.IndexFunc(m.OwnerReferences, func(ref metav1.OwnerReference) bool {
+		return ref.Kind == "Machine" && strings.HasPrefix(ref.APIVersion, clusterv1.GroupVersion.Group+"/")
+	})
+	if i < 0 {
+		return nil, nil
+	}
+	owner, key := &clusterv1.Machine{}, client.ObjectKey{Namespace: m.Namespace, Name: m.OwnerReferences[i].Name}
+	err := r.client.Get(ctx, key, owner)
+	if apierrors.IsNotFound(err) {
+		err = r.reader.Get(ctx, key, owner)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the owner Machine %s: %w", key, err)
+	}
+	return owner, nil
 }
 
 // findVM reads the machine's VSphereVM. One of the same name that belongs to somebody else is left for Intend to report.
@@ -228,6 +257,7 @@ func (r *machineReconciler) create(ctx context.Context, s *scope) (ctrl.Result, 
 		}
 		// The generation has changed: say so now, or the next pass would need another write for it.
 		setPaused(s.machine, s.cluster)
+		r.warnOfVersion(s)
 	}
 	setMachineStatus(s, report, guarded)
 	r.warn(s, report)

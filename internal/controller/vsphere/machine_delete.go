@@ -3,6 +3,7 @@ package vsphere
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,10 +113,16 @@ func (r *machineReconciler) recall(ctx context.Context, s *scope, life *machine.
 // letGo takes the finalizers off: the virtual machine is proven gone and the place given back. The VSphereVM goes first, so
 // that it is never left without its machine.
 func (r *machineReconciler) letGo(ctx context.Context, s *scope) error {
+	if name, err := vmName(s.machine); err == nil && slices.ContainsFunc(s.machine.Spec.Network.Devices, func(d infrav1.NetworkDeviceSpec) bool { return len(d.AddressesFromPools) > 0 }) {
+		if err := releaseClaims(ctx, r.client, r.reader, s.machine.Namespace, s.clusterName(), name); err != nil {
+			return err
+		}
+	}
 	if s.vm != nil {
 		if err := removeFinalizer(ctx, r.client, s.vm, infrav1.VMFinalizer); err != nil {
 			return err
 		}
+		r.latest.released(s.vm)
 		if s.vm.DeletionTimestamp.IsZero() {
 			if err := r.client.Delete(ctx, s.vm); client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("deleting VSphereVM %s: %w", s.vm.Name, err)
@@ -125,7 +132,9 @@ func (r *machineReconciler) letGo(ctx context.Context, s *scope) error {
 	if err := removeFinalizer(ctx, r.client, s.machine, infrav1.MachineFinalizer); err != nil {
 		return err
 	}
+	r.latest.released(s.machine)
 	r.alarm.forget(s.mark())
+	r.versions.forget(s.mark())
 	return nil
 }
 
@@ -213,6 +222,11 @@ func (r *orphanReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	s.vm = life.Journal.(*journal).vm
 	publish(r.recorder, s.vm, report.Events)
 	if report.Outcome == machine.Done {
+		if claimsAddresses(s.vm) {
+			if err := releaseClaims(ctx, r.client, r.reader, vm.Namespace, s.clusterName(), vm.Name); err != nil {
+				return ctrl.Result{}, err
+			}
+		}
 		r.alarm.forget(mark)
 		return ctrl.Result{}, removeFinalizer(ctx, r.client, s.vm, infrav1.VMFinalizer)
 	}

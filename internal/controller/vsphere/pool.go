@@ -24,6 +24,7 @@ import (
 type poolReconciler struct {
 	*pools
 	latest *latest
+	pinned pinned
 }
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=vspheremachineconfigpools,verbs=get;list;watch;update;patch;delete
@@ -96,6 +97,7 @@ func (r *poolReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		}
 	}
 	setPoolConditions(p, summary)
+	r.warnOfPinned(ctx, p, infra, summary)
 	r.warnAboutDeletion(p, stored, summary)
 	if err := r.patchConditions(ctx, p, stored); err != nil {
 		return ctrl.Result{}, err

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -63,6 +64,9 @@ const logoutTimeout = 10 * time.Second
 // Setup adds the reconcilers of the vSphere provider to a manager.
 func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	o.Concurrency = o.Concurrency.withDefaults()
+	if err := ipamv1.AddToScheme(mgr.GetScheme()); err != nil {
+		return err
+	}
 	c, live := mgr.GetClient(), mgr.GetAPIReader()
 	seen := newLatest(c, live)
 	recorder := mgr.GetEventRecorder("berth-vsphere")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2/textlogger"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -55,7 +57,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (int, error) {
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, ipamv1.AddToScheme, infrav1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return 1, err
 		}
@@ -126,7 +128,7 @@ func definitions() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 			if crd.Kind != "CustomResourceDefinition" {
 				continue
 			}
-			if crd.Spec.Group == clusterv1.GroupVersion.Group {
+			if strings.HasSuffix(crd.Spec.Group, "cluster.x-k8s.io") && crd.Spec.Group != infrav1.GroupVersion.Group {
 				metav1.SetMetaDataLabel(&crd.ObjectMeta, "cluster.x-k8s.io/v1beta1", "v1beta1")
 				metav1.SetMetaDataLabel(&crd.ObjectMeta, "cluster.x-k8s.io/v1beta2", "v1beta2")
 			}

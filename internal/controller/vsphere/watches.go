@@ -4,10 +4,12 @@ import (
 	"context"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/predicates"
@@ -54,6 +56,7 @@ func (r *machineReconciler) setup(mgr ctrl.Manager, o Options) error {
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster), builder.WithPredicates(clusterMatters())).
 		Watches(&infrav1.VSphereCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofVSphereCluster), builder.WithPredicates(vcenterMatters())).
 		Watches(&infrav1.VSphereMachineConfigPool{}, handler.EnqueueRequestsFromMapFunc(r.ofPool), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&ipamv1.IPAddressClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim), builder.WithPredicates(claimMatters())).
 		WatchesMetadata(secretMetadata(), handler.EnqueueRequestsFromMapFunc(r.ofSecret), builder.WithPredicates(written())).
 		WatchesRawSource(source.Channel(r.alarm.events, &handler.EnqueueRequestForObject{})).
 		WithOptions(backOff(o.Machine, o)).
@@ -181,6 +184,23 @@ func (r *machineReconciler) ofSecret(ctx context.Context, obj client.Object) []r
 	return nil
 }
 
+// ofClaim wakes the machine for whose VSphereVM an address was claimed.
+func (r *machineReconciler) ofClaim(ctx context.Context, obj client.Object) []reconcile.Request {
+	for _, ref := range obj.GetOwnerReferences() {
+		if ref.Kind != "VSphereVM" {
+			continue
+		}
+		vm := &infrav1.VSphereVM{}
+		if err := r.latest.get(ctx, client.ObjectKey{Namespace: obj.GetNamespace(), Name: ref.Name}, vm); err != nil {
+			return nil
+		}
+		if owner := metav1.GetControllerOf(vm); owner != nil {
+			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: vm.Namespace, Name: owner.Name}}}
+		}
+	}
+	return nil
+}
+
 func (r *poolReconciler) ofCluster(ctx context.Context, obj client.Object) []reconcile.Request {
 	return r.list(ctx, obj.GetNamespace(), obj.GetName())
 }
@@ -288,7 +308,8 @@ func notOwnStatus() predicate.Predicate {
 }
 
 func sameMetadata(a, b client.Object) bool {
-	if len(a.GetOwnerReferences()) != len(b.GetOwnerReferences()) || len(a.GetFinalizers()) != len(b.GetFinalizers()) {
+	// Finalizers are put on by ourselves; that one was taken off may be somebody else's doing.
+	if len(a.GetOwnerReferences()) != len(b.GetOwnerReferences()) || len(a.GetFinalizers()) > len(b.GetFinalizers()) {
 		return false
 	}
 	_, pausedA := a.GetAnnotations()[clusterv1.PausedAnnotation]
@@ -302,9 +323,20 @@ func machineMatters() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			a, b := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
 			return ptr.Deref(a.Spec.Bootstrap.DataSecretName, "") != ptr.Deref(b.Spec.Bootstrap.DataSecretName, "") ||
-				a.Spec.FailureDomain != b.Spec.FailureDomain
+				a.Spec.FailureDomain != b.Spec.FailureDomain || kubelet(a) != kubelet(b)
 		},
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
+}
+
+// claimMatters passes what the provider of addresses says, and the end of a claim.
+func claimMatters() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			a, b := e.ObjectOld.(*ipamv1.IPAddressClaim), e.ObjectNew.(*ipamv1.IPAddressClaim)
+			return a.Status.AddressRef != b.Status.AddressRef || whyNot(a) != whyNot(b)
+		},
 	}
 }
 

@@ -49,6 +49,8 @@ type world struct {
 
 	// failureDomain of the Machines that withMachine creates.
 	failureDomain string
+	// mute names virtual machines whose guests report nothing by themselves; set before they are made.
+	mute map[string]bool
 	// filter is the manager's watch filter.
 	filter string
 
@@ -153,12 +155,16 @@ func (w *world) guests() {
 				if err := k8s.Get(guestCtx, client.ObjectKey{Namespace: w.ns, Name: vm.Name}, object); err != nil {
 					continue
 				}
+				if w.mute[vm.Name] {
+					continue
+				}
 				guest := vcenter.Guest{HostName: object.Annotations[infrav1.SlotHostnameAnnotation], ToolsRunning: true}
 				for i, nic := range vm.NICs {
 					var addresses []string
 					for _, a := range object.Spec.Network.Devices[i].IPAddrs {
 						addresses = append(addresses, strings.Split(a, "/")[0])
 					}
+					addresses = append(addresses, claimed(object, i)...)
 					if len(addresses) == 0 {
 						addresses = []string{fmt.Sprintf("192.0.2.%d", len(reported)+1)}
 					}

@@ -119,6 +119,9 @@ func (s *Session) cloneSpec(ctx context.Context, inv *inventory, dc *node, t *te
 		return nil, err
 	}
 	location := types.VirtualMachineRelocateSpec{Pool: &pool, Datastore: &ds.ref, Profile: storageProfile(policy)}
+	if location.Host, err = s.hostFor(ctx, inv, dc, pool, ds, spec); err != nil {
+		return nil, err
+	}
 	if snapshot != nil {
 		location.DiskMoveType = string(types.VirtualMachineRelocateDiskMoveOptionsCreateNewChildDiskBacking)
 	} else {

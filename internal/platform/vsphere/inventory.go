@@ -35,11 +35,11 @@ var inventoryProperties = []types.PropertySpec{
 	{Type: "Datacenter", PathSet: []string{"name", "parent", "vmFolder", "hostFolder", "datastoreFolder", "networkFolder"}},
 	{Type: "Folder", PathSet: []string{"name", "parent"}},
 	{Type: "StoragePod", PathSet: []string{"name", "parent"}},
-	{Type: "ComputeResource", PathSet: []string{"name", "parent", "resourcePool"}},
+	{Type: "ComputeResource", PathSet: []string{"name", "parent", "resourcePool", "host"}},
 	{Type: "ResourcePool", PathSet: []string{"name", "parent"}},
-	{Type: "Datastore", PathSet: []string{"name", "parent", "browser", "summary"}},
+	{Type: "Datastore", PathSet: []string{"name", "parent", "browser", "summary", "host"}},
 	{Type: "Network", PathSet: []string{"name", "parent"}},
-	{Type: "DistributedVirtualPortgroup", PathSet: []string{"name", "parent", "key", "config.distributedVirtualSwitch"}},
+	{Type: "DistributedVirtualPortgroup", PathSet: []string{"name", "parent", "key", "config.distributedVirtualSwitch", "config.uplink"}},
 	{Type: "OpaqueNetwork", PathSet: []string{"name", "parent", "summary"}},
 	{Type: "DistributedVirtualSwitch", PathSet: []string{"name", "parent", "uuid"}},
 }
@@ -210,6 +210,9 @@ func (inv *inventory) all(k kind, dc *node) []*node {
 		if !slices.Contains(k.types, n.ref.Type) {
 			continue
 		}
+		if uplink, _ := n.props["config.uplink"].(bool); uplink {
+			continue // the switch's own; no virtual machine can be connected to it
+		}
 		if dc != nil && inv.datacenterOf(n) != dc {
 			continue
 		}
@@ -245,8 +248,8 @@ func (inv *inventory) find(k kind, dc *node, value string) (*node, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		missing := refused(k.reason, "%s %q: no such %s in %s; there is %s", k.field, value, k.word, inv.where(dc),
-			inv.list(candidates, dc, k))
+		missing := refused(k.reason, "%s %q: no such %s in %s; there is %s: name one of these, or create it", k.field, value, k.word,
+			inv.where(dc), inv.list(candidates, dc, k))
 		missing.Nowhere = k.reason == ReasonDatacenter || k.reason == ReasonDatastore
 		return nil, missing
 	default:

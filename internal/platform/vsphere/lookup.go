@@ -147,6 +147,8 @@ func (s *Session) server(ctx context.Context, v vm, id machine.Identity) *machin
 		Volumes:      v.volumes(),
 		NICs:         v.nics(),
 		Fitted:       v.fitted(),
+
+		PassedThrough: v.passedThrough(),
 	}
 	out.Unreadable = v.unreadable()
 	out.Readable = out.Unreadable == ""
@@ -197,6 +199,17 @@ func (v vm) fitted() bool {
 		}
 	}
 	return true
+}
+
+// passedThrough counts physical devices and vGPUs.
+func (v vm) passedThrough() int {
+	n := 0
+	for _, d := range v.devices {
+		if _, ok := d.(*types.VirtualPCIPassthrough); ok {
+			n++
+		}
+	}
+	return n
 }
 
 func (v vm) nics() []machine.ObservedNIC {

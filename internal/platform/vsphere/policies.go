@@ -83,7 +83,7 @@ func (s *Session) askPolicy(ctx context.Context, inv *inventory, dc *node, polic
 	}
 	if id == "" {
 		slices.Sort(names)
-		return none, refused(ReasonStoragePolicy, "storage policy %q does not exist in vCenter %s; there is %s", policy,
+		return none, refused(ReasonStoragePolicy, "storage policy %q does not exist in vCenter %s; there is %s: name one of these", policy,
 			s.client.cfg.Server, listNames(names))
 	}
 	var hubs []pbmtypes.PbmPlacementHub

@@ -153,7 +153,7 @@ func (s *Session) searchTemplate(ctx context.Context, inv *inventory, dc *node, 
 		return found[0], nil
 	case 0:
 		return none, refused(ReasonTemplate, "spec.template %q: no virtual machine or template of this name, path or instance "+
-			"UUID in %s; its templates are: %s", value, inv.where(dc), listNames(templates))
+			"UUID in %s; its templates are: %s; name one of these", value, inv.where(dc), listNames(templates))
 	default:
 		return none, refused(ReasonTemplate, "spec.template %q names %d virtual machines in %s: %s; give a path", value,
 			len(found), inv.where(dc), listNames(paths))
@@ -187,7 +187,7 @@ func (t *template) link(mode, name string) (*types.ManagedObjectReference, error
 	}
 	walk(t.snapshot)
 	if ref == nil {
-		return nil, refused(ReasonSnapshot, "spec.snapshot %q: template %s has no such snapshot; it has %s", name, t.vm.name,
+		return nil, refused(ReasonSnapshot, "spec.snapshot %q: template %s has no such snapshot; it has %s: name one of these, or leave spec.snapshot empty for the current one", name, t.vm.name,
 			listNames(names))
 	}
 	return ref, nil
