@@ -122,6 +122,7 @@ func TestWrongInput(t *testing.T) {
 func TestPaths(t *testing.T) {
 	c := newCloud(t, vcenter.Options{})
 	s := c.dial(t)
+	f := newFleet(t, c, s)
 	for i, change := range []func(*vsphere.Shape){
 		func(*vsphere.Shape) {},
 		func(s *vsphere.Shape) { s.Datacenter = "/dc-a"; s.Folder = "/dc-a/vm/k8s" },
@@ -139,7 +140,6 @@ func TestPaths(t *testing.T) {
 		sh := shape()
 		change(&sh)
 		m := machine.Mark("mark-" + string(rune('a'+i)))
-		f := newFleet(t, c, s)
 		op, err := s.Create(t.Context(), machine.ServerSpec{Name: "demo-" + string(rune('a'+i)), Mark: m, Shape: sh})
 		if err := f.end(m, op, err); err != nil {
 			t.Errorf("%d: %v", i, err)
