@@ -130,6 +130,16 @@ func (w *Writer) absent(ctx context.Context, s *State, rec slot.Record) string {
 	case !machine.Is(err, machine.NotFound):
 		return fmt.Sprintf("cannot tell whether the server of machine %s is gone: %v", rec.Holder.Name, err)
 	}
+	if unfinished, ok := platform.(machine.Unfinished); ok {
+		// Its records may have gone while a server was being made: what does not show yet is not absent.
+		creating, err := unfinished.Creating(ctx, machine.Identity{Mark: machine.Mark(mark), Name: rec.Holder.Name, Location: location})
+		switch {
+		case err != nil:
+			return fmt.Sprintf("cannot tell whether a server of machine %s is still being created: %v", rec.Holder.Name, err)
+		case creating:
+			return fmt.Sprintf("machine %s is gone, and the platform still creates a server that may be its", rec.Holder.Name)
+		}
+	}
 	volumes := s.volumes(rec.HostName)
 	if len(volumes) == 0 {
 		return ""

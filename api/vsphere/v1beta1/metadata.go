@@ -39,6 +39,10 @@ const (
 	// names that may go back to normal life. It is removed once the decision has been carried out.
 	ReleaseQuarantinedAnnotation = "berth.infrastructure.cluster.x-k8s.io/release-quarantined"
 
+	// RequestedAnnotation on a VSphereMachine without a pool says that a virtual machine may have been asked for: it outlives a
+	// VSphereVM that is removed by force. With a pool the slot's record says so.
+	RequestedAnnotation = "berth.infrastructure.cluster.x-k8s.io/virtual-machine-requested"
+
 	// ESXiHostLabel on a Machine is the name of the ESXi host that runs it, made fit for a label value.
 	ESXiHostLabel = "node.cluster.x-k8s.io/esxi-host"
 

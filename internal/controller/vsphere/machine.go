@@ -242,6 +242,11 @@ func (r *machineReconciler) create(ctx context.Context, s *scope) (ctrl.Result, 
 		// in the way is on the VSphereCluster.
 		return ctrl.Result{RequeueAfter: after}, r.patchStatus(ctx, s)
 	}
+	if !guarded {
+		if err := r.request(ctx, s); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	poolKey, pooled := s.poolKey()
 	tick := r.queue.tick(poolKey)
 	report := r.engine.Create(ctx, life)

@@ -81,14 +81,16 @@ func (r *machineReconciler) delete(ctx context.Context, s *scope) (ctrl.Result, 
 	return r.result(ctx, report)
 }
 
-// recall notes, for a machine whose VSphereVM is missing, that a virtual machine may exist all the same: it had one once, or it
-// has a slot that was not given back. The VSphereVM may have been removed by force; then its absence proves nothing, and the
-// virtual machine is looked for by its mark.
+// recall notes, for a machine whose VSphereVM is missing, that a virtual machine may exist all the same: it had one once, it has a
+// slot that was not given back, or it was about to ask for one without a slot. The VSphereVM may have been removed by force; then
+// its absence proves nothing, and the virtual machine is looked for by its mark. Unless the machine was complete once, a clone may
+// still run: nothing is believed absent before none does, and not in the first moments of the deletion.
 func (r *machineReconciler) recall(ctx context.Context, s *scope, life *machine.Life) error {
 	if s.vm != nil {
 		return nil
 	}
-	had := s.machine.Spec.ProviderID != nil
+	complete := s.machine.Spec.ProviderID != nil
+	had := complete || s.machine.Annotations[infrav1.RequestedAnnotation] != ""
 	if key, pooled := s.poolKey(); pooled {
 		slot, err := r.pools.slotOf(ctx, key, string(s.mark()))
 		if err != nil {
@@ -102,10 +104,26 @@ func (r *machineReconciler) recall(ctx context.Context, s *scope, life *machine.
 	if !had {
 		return nil
 	}
-	life.Notes.Intended, life.Notes.CreateEnded = true, true
+	life.Notes.Intended, life.Notes.CreateEnded = true, complete
+	if !complete {
+		life.Notes.AbsentSince = &life.DeletedAt
+	}
 	life.Notes.Identity.Name, life.Notes.Identity.Location = s.machine.Name, s.machine.Spec.Datacenter
 	if id := s.machine.Spec.ProviderID; id != nil {
 		life.Notes.Identity.HardwareID = strings.TrimPrefix(*id, providerID(""))
+	}
+	return nil
+}
+
+// request notes on a machine without a pool that a virtual machine is about to be asked for.
+func (r *machineReconciler) request(ctx context.Context, s *scope) error {
+	if _, pooled := s.poolKey(); pooled || s.vm != nil || s.machine.Annotations[infrav1.RequestedAnnotation] != "" {
+		return nil
+	}
+	before := s.machine.DeepCopy()
+	setAnnotation(s.machine, infrav1.RequestedAnnotation, "true")
+	if err := r.patch(ctx, s, before); err != nil {
+		return fmt.Errorf("noting that a virtual machine is asked for: %w", err)
 	}
 	return nil
 }
