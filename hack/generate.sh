@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Regenerates what is derived from source: deepcopy code, CRDs, RBAC, webhook manifests, schemas of Cluster API, and the copies of the
-# tool modules.
+# Regenerates what is derived from source: deepcopy code, CRDs, RBAC, schemas of Cluster API, the pages about admission, and the
+# copies of the tool modules.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,3 +14,4 @@ gen=$(go run ./hack/tools -path controller-gen)
 "$gen" crd paths=./api/... output:crd:dir=config/crd/bases
 go run ./hack/schemas
 "$gen" rbac:roleName=manager-role paths="{./internal/controller/...,./internal/admission/...,./internal/webhook/...}" output:rbac:dir=config/rbac
+go run ./hack/admission

@@ -16,17 +16,26 @@ func HostName(path *field.Path, name string) field.ErrorList {
 		return field.ErrorList{field.Required(path, "a slot is known by its host name; set one such as \"worker-1\"")}
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return field.ErrorList{field.Invalid(path, name, "use lower-case letters, digits and '-', in labels joined by '.': "+strings.Join(problems, "; "))}
+		return field.ErrorList{field.Invalid(path, name, "use lower-case letters, digits and '-', in labels joined by '.': "+inWordsOnly(problems))}
 	}
 	if _, err := netip.ParseAddr(name); err == nil {
 		return field.ErrorList{field.Invalid(path, name, "is an address and not a name; write a name such as \"worker-1\", and the address into network.primary.ip")}
 	}
 	for _, label := range strings.Split(name, ".") {
 		if problems := validation.IsDNS1123Label(label); len(problems) > 0 {
-			return field.ErrorList{field.Invalid(path, name, fmt.Sprintf("the label %q does not fit a host name, shorten or respell it: %s", label, strings.Join(problems, "; ")))}
+			return field.ErrorList{field.Invalid(path, name, fmt.Sprintf("the label %q does not fit a host name, shorten or respell it: %s", label, inWordsOnly(problems)))}
 		}
 	}
 	return nil
+}
+
+// inWordsOnly joins what Kubernetes says about a name, without the regular expressions.
+func inWordsOnly(problems []string) string {
+	out := make([]string, len(problems))
+	for i, p := range problems {
+		out[i], _, _ = strings.Cut(p, " (e.g.")
+	}
+	return strings.Join(out, "; ")
 }
 
 // ShortName is the first label of a host name: what the node calls itself.
@@ -45,7 +54,7 @@ func DiskName(path *field.Path, name string) field.ErrorList {
 		problems = append(problems, fmt.Sprintf("must be no more than %d characters", validation.DNS1123LabelMaxLength))
 	}
 	if len(problems) > 0 {
-		return field.ErrorList{field.Invalid(path, name, "use lower-case letters, digits, '-' and '.': "+strings.Join(problems, "; "))}
+		return field.ErrorList{field.Invalid(path, name, "use lower-case letters, digits, '-' and '.': "+inWordsOnly(problems))}
 	}
 	return nil
 }

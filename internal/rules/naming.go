@@ -28,7 +28,7 @@ func VMName(naming, machine string) (string, error) {
 	}
 	name := cut(b.String())
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return "", fmt.Errorf("makes %q of machine %q: %s", name, machine, strings.Join(problems, "; "))
+		return "", fmt.Errorf("makes %q of machine %q: %s", name, machine, inWordsOnly(problems))
 	}
 	return name, nil
 }

@@ -207,9 +207,11 @@ func poolUsers(pool *v1beta1.VSphereMachineConfigPool, w VSpherePoolWorld) Verdi
 		if u.Kind == KindKubeadmControlPlane {
 			v.Merge(etcdOfPredecessor(configs, pool))
 		}
+		clashing := map[string]bool{}
 		for j := range pool.Spec.Configs {
 			for _, d := range slotDisks(configs.Index(j), &pool.Spec.Configs[j]) {
-				if hasDataDisk(u.Template, d.Name) {
+				if hasDataDisk(u.Template, d.Name) && !clashing[d.Name] {
+					clashing[d.Name] = true
 					v.refuse(field.Invalid(d.Path.Child("name"), d.Name, fmt.Sprintf("is the name of a disk in dataDisks of template %s, which %s uses; disks of one machine need different names", u.Template.Name, &u.Consumer)))
 				}
 			}

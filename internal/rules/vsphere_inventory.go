@@ -75,6 +75,19 @@ func VSphereClusterTemplate(old, t *v1beta1.VSphereClusterTemplate) Verdict {
 	return v
 }
 
+// needsComputeCluster says why a failure domain must name a compute cluster, "" if it need not.
+func needsComputeCluster(d *v1beta1.VSphereFailureDomain) string {
+	switch {
+	case d.Spec.Topology.Hosts != nil:
+		return "groups of hosts belong to a compute cluster, name it"
+	case d.Spec.Region.Type == v1beta1.ComputeClusterFailureDomain:
+		return "the region is of type ComputeCluster, name the cluster"
+	case d.Spec.Zone.Type == v1beta1.ComputeClusterFailureDomain:
+		return "the zone is of type ComputeCluster, name the cluster"
+	}
+	return ""
+}
+
 // VSphereFailureDomain judges a new failure domain (old is nil) or a changed one.
 func VSphereFailureDomain(old, d *v1beta1.VSphereFailureDomain) Verdict {
 	var v Verdict
@@ -97,16 +110,8 @@ func VSphereFailureDomain(old, d *v1beta1.VSphereFailureDomain) Verdict {
 	if d.Spec.Zone.Type == v1beta1.HostGroupFailureDomain && t.Hosts == nil {
 		v.refuse(field.Required(topology.Child("hosts"), "a zone of type HostGroup needs the groups of hosts and virtual machines"))
 	}
-	if t.Hosts != nil && !hasCluster {
-		v.refuse(field.Required(topology.Child("computeCluster"), "groups of hosts belong to a compute cluster, name it"))
-	}
-	for _, f := range []struct {
-		name string
-		typ  v1beta1.FailureDomainType
-	}{{"region", d.Spec.Region.Type}, {"zone", d.Spec.Zone.Type}} {
-		if f.typ == v1beta1.ComputeClusterFailureDomain && !hasCluster {
-			v.refuse(field.Required(topology.Child("computeCluster"), fmt.Sprintf("the %s is of type ComputeCluster, name the cluster", f.name)))
-		}
+	if what := needsComputeCluster(d); what != "" && !hasCluster {
+		v.refuse(field.Required(topology.Child("computeCluster"), what))
 	}
 	if len(t.Networks) > 0 && len(t.NetworkConfigurations) > 0 {
 		v.refuse(field.Forbidden(topology.Child("networkConfigurations"), fmt.Sprintf("excludes networks, which lists %v; use one of the two", t.Networks)))

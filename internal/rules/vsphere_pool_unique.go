@@ -102,7 +102,7 @@ func samePlace(p place, s known) field.ErrorList {
 			case a.network != b.network:
 			case b.gateway.IsValid() && b.gateway == a.addr:
 				errs = append(errs, field.Invalid(a.path, a.addr.String(), fmt.Sprintf("slot %s cannot have it, it is the gateway that %s has in network %q; choose another address, or correct that gateway", p.slot.Hostname, s.where, a.network)))
-			case a.gateway.IsValid() && a.gateway == b.addr:
+			case a.gateway.IsValid() && a.gateway == b.addr && b.addr != b.gateway:
 				errs = append(errs, field.Invalid(a.gatewayPath, a.gateway.String(), fmt.Sprintf("slot %s has this gateway in network %q, and it is the address of %s; correct the gateway, or choose another address there", p.slot.Hostname, a.network, s.where)))
 			}
 		}

@@ -171,11 +171,13 @@ func templatePool(path *field.Path, t *v1beta1.VSphereMachineTemplate, pool *v1b
 	if detail := nicMismatch(pool, t); detail != "" {
 		v.refuse(field.Invalid(devices, len(spec.Network.Devices), detail+": make both lists the same length, first the slots, then the template"))
 	}
-	renamed, bare := map[int]bool{}, map[int]bool{}
+	// What is wrong with every slot in the same way is said of the first one.
+	renamed, bare, clashing := map[int]bool{}, map[int]bool{}, map[string]bool{}
 	for i := range pool.Spec.Configs {
 		slot := &pool.Spec.Configs[i]
 		for _, d := range slotDisks(nil, slot) {
-			if hasDataDisk(t, d.Name) {
+			if hasDataDisk(t, d.Name) && !clashing[d.Name] {
+				clashing[d.Name] = true
 				v.refuse(field.Invalid(path.Child("dataDisks").Key(d.Name), d.Name, fmt.Sprintf("slot %s of pool %s/%s has a disk of this name; disks of one machine need different names", slot.Hostname, pool.Namespace, pool.Name)))
 			}
 		}
