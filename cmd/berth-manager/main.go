@@ -172,6 +172,7 @@ func setupVSphere(ctx context.Context, mgr manager.Manager, o *options) error {
 		WatchFilter:         o.watchFilter,
 		ControllerNamespace: o.controllerNamespace(),
 		UserAgent:           userAgent,
+		NodeAntiAffinity:    o.gates.Enabled(nodeAntiAffinity),
 		Concurrency: vspherecontroller.Concurrency{
 			Cluster: o.clusterConcurrency, Machine: o.machineConcurrency, VM: o.vmConcurrency,
 			Pool: o.poolConcurrency, Zone: o.zoneConcurrency,

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/logs"
 	logsv1 "k8s.io/component-base/logs/api/v1"
 	"sigs.k8s.io/cluster-api/util/flags"
@@ -43,16 +45,27 @@ type options struct {
 	clusterConcurrency, machineConcurrency, vmConcurrency     int
 	poolConcurrency, zoneConcurrency, clusterCacheConcurrency int
 
-	logs *logs.Options
+	gates featuregate.MutableFeatureGate
+	logs  *logs.Options
 }
 
-func newOptions() *options { return &options{logs: logs.NewOptions()} }
+// nodeAntiAffinity keeps the machines of one control plane or MachineDeployment on different hosts by vSphere's cluster modules.
+const nodeAntiAffinity featuregate.Feature = "NodeAntiAffinity"
+
+func newOptions() *options {
+	gates := featuregate.NewFeatureGate()
+	utilruntime.Must(gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
+		nodeAntiAffinity: {Default: false, PreRelease: featuregate.Alpha},
+	}))
+	return &options{gates: gates, logs: logs.NewOptions()}
+}
 
 func (o *options) addTo(fs *pflag.FlagSet) {
 	logsv1.AddFlags(o.logs, fs)
 
 	fs.StringSliceVar(&o.providers, "providers", providers, "Providers to run, separated by commas: "+strings.Join(providers, ", ")+".")
 
+	o.gates.AddFlag(fs)
 	fs.StringVar(&o.namespace, "namespace", "", "Namespace to watch. Empty watches all namespaces.")
 	fs.StringVar(&o.watchFilter, "watch-filter", "", "Reconcile only objects whose label cluster.x-k8s.io/watch-filter has this value. Empty reconciles all.")
 	fs.StringVar(&o.podNS, "controller-namespace", "", "Namespace of the Secrets that VSphereClusterIdentities name. Empty takes POD_NAMESPACE, else capv-system.")

@@ -33,6 +33,8 @@ type clusterReconciler struct {
 	latest   *latest
 	access   *access
 	recorder events.EventRecorder
+	// nodeAntiAffinity is the feature gate of cluster modules.
+	nodeAntiAffinity bool
 }
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=vsphereclusters,verbs=get;list;watch;update;patch
@@ -75,6 +77,11 @@ func (r *clusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	after, err := r.provision(ctx, infra, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if conditions.IsTrue(infra, infrav1.VCenterAvailableCondition) {
+		if err := r.syncModules(ctx, infra, stored, cluster); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
 	return ctrl.Result{RequeueAfter: after}, r.patchStatus(ctx, infra, stored)
 }
@@ -227,6 +234,9 @@ func (r *clusterReconciler) delete(ctx context.Context, infra, stored *infrav1.V
 		if left != "" {
 			return waiting(infrav1.WaitingForPoolsDeletedReason, "waiting for the pools of the cluster and their disks to be deleted: "+left)
 		}
+	}
+	if err := r.releaseModules(ctx, infra, stored); err != nil {
+		return ctrl.Result{}, err
 	}
 	if err := r.dropSecret(ctx, infra); err != nil {
 		return ctrl.Result{}, err

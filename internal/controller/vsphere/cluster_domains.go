@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -149,18 +148,12 @@ func (r *clusterReconciler) controlPlanePoolName(ctx context.Context, namespace 
 			return p.Name, nil
 		}
 	}
-	ref := cluster.Spec.ControlPlaneRef
-	if !ours || ref.Kind != rules.KindKubeadmControlPlane {
+	if !ours {
 		return "", nil
 	}
-	controlPlane := &unstructured.Unstructured{}
-	controlPlane.SetGroupVersionKind(controlPlanes)
-	err := r.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, controlPlane)
-	switch {
-	case apierrors.IsNotFound(err), apimeta.IsNoMatchError(err):
-		return "", nil // it comes, and its first machine binds the pool
-	case err != nil:
-		return "", fmt.Errorf("reading KubeadmControlPlane %s: %w", ref.Name, err)
+	controlPlane, err := r.controlPlane(ctx, namespace, cluster)
+	if err != nil || controlPlane == nil {
+		return "", err // when it comes, its first machine binds the pool
 	}
 	consumer, err := rules.ConsumerOf(controlPlane)
 	if err != nil || consumer.TemplateName == "" {
@@ -175,6 +168,9 @@ func (r *clusterReconciler) controlPlanePoolName(ctx context.Context, namespace 
 	}
 	return "", nil
 }
+
+// unknownKind: the object, or its kind, is not there.
+func unknownKind(err error) bool { return apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) }
 
 func (r *clusterReconciler) datacenter(ctx context.Context, zoneName string) (string, error) {
 	zone, domain := &infrav1.VSphereDeploymentZone{}, &infrav1.VSphereFailureDomain{}

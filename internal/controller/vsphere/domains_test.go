@@ -278,7 +278,9 @@ func TestPoolOverTwoDatacenters(t *testing.T) {
 // VS-A19: a slot and a failure domain that name different networks stop the machine before anything is made.
 func TestSlotAndFailureDomainDisagree(t *testing.T) {
 	w := newWorld(t)
-	zone := w.zoned("a", func(d *infrav1.VSphereFailureDomain, _ *infrav1.VSphereDeploymentZone) { d.Spec.Topology.Networks = []string{"pg-stor"} })
+	zone := w.zoned("a", func(d *infrav1.VSphereFailureDomain, _ *infrav1.VSphereDeploymentZone) {
+		d.Spec.Topology.Networks = []string{"pg-stor"}
+	})
 	w.withCluster(w.selecting)
 	w.start()
 	w.provisioned()
@@ -296,7 +298,9 @@ func TestSlotAndFailureDomainDisagree(t *testing.T) {
 // pool lie on the cluster's vCenter.
 func TestAnotherVCenterIsRefused(t *testing.T) {
 	w := newWorld(t)
-	zone := w.zoned("a", func(_ *infrav1.VSphereFailureDomain, z *infrav1.VSphereDeploymentZone) { z.Spec.Server = "vc.example.test" })
+	zone := w.zoned("a", func(_ *infrav1.VSphereFailureDomain, z *infrav1.VSphereDeploymentZone) {
+		z.Spec.Server = "vc.example.test"
+	})
 	w.withCluster(func(c *infrav1.VSphereCluster) { c.Spec.FailureDomainSelector = &metav1.LabelSelector{} })
 	w.start()
 	w.provisioned()
@@ -439,4 +443,3 @@ func TestInventoryAnnotations(t *testing.T) {
 	}
 	w.g.Expect(values).To(Equal(map[string]string{"owner": "team-a", "cost-centre": "4711"}))
 }
-

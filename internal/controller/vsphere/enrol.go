@@ -24,7 +24,7 @@ func (s *scope) enrol(shape *vsphere.Shape) {
 		shape.VMGroup = s.place.domain.Spec.Topology.Hosts.VMGroupName
 		shape.ComputeCluster = ptr.Deref(s.place.domain.Spec.Topology.ComputeCluster, "")
 	}
-	shape.Fields = s.customAttributes()
+	shape.Module, shape.Fields = s.module, s.customAttributes()
 }
 
 // customAttributes are the annotations that people put on a cluster to find its machines in vSphere; the Cluster's win.

@@ -30,6 +30,9 @@ type journal struct {
 	in      *placement
 	// enrol adds to the shape what the virtual machine is to be a member of; nil adds nothing.
 	enrol func(*vsphere.Shape)
+	// module is the cluster module that it joins; left says that it was taken out of it.
+	module string
+	left   bool
 	// vm as last read or written, nil before the intent.
 	vm *infrav1.VSphereVM
 	// claims are the address claims as this pass has found them, nil if there are none.
@@ -118,6 +121,12 @@ func (j *journal) Save(ctx context.Context, notes machine.Notes, report machine.
 		next = next.DeepCopy()
 	}
 	setNotes(&next.Status, notes)
+	switch {
+	case j.left:
+		next.Status.ModuleUUID = nil
+	case j.module != "" && !notes.PoweredOn:
+		next.Status.ModuleUUID = &j.module // before it joins: whoever deletes it must know
+	}
 	setVMStatus(next, notes, report)
 	j.claims.say(next)
 	if equality.Semantic.DeepEqual(next.Status, j.vm.Status) {

@@ -66,7 +66,7 @@ func (r *machineReconciler) life(ctx context.Context, s *scope) (life *machine.L
 		}
 	}
 	life.Guards = guards
-	life.Journal = &journal{client: r.client, latest: r.latest, machine: s.machine, owner: s.owner, in: s.place, vm: s.vm, enrol: s.enrol}
+	life.Journal = &journal{client: r.client, latest: r.latest, machine: s.machine, owner: s.owner, in: s.place, vm: s.vm, enrol: s.enrol, module: s.module}
 	return life, !holds(guards), after, nil
 }
 
@@ -77,6 +77,9 @@ const zoneAgain = 10 * time.Second
 func (r *machineReconciler) surroundings(ctx context.Context, s *scope, life *machine.Life) (*machine.Guard, time.Duration, error) {
 	if guard, err := r.placement(ctx, s); guard != nil || err != nil {
 		return guard, zoneAgain, err
+	}
+	if err := r.findModule(ctx, s); err != nil {
+		return nil, 0, err
 	}
 	if key, pooled := s.poolKey(); pooled {
 		consumer, err := r.consumer(ctx, s)

@@ -47,6 +47,8 @@ type scope struct {
 	infra   *infrav1.VSphereCluster
 	vm      *infrav1.VSphereVM
 	place   *placement
+	// module is the cluster module that the virtual machine joins, "" for none.
+	module string
 }
 
 func (s *scope) mark() machine.Mark {

@@ -40,6 +40,8 @@ type Options struct {
 	Concurrency
 	// Now is the clock of lives and pools, time.Now if nil: tests let hours pass.
 	Now func() time.Time
+	// NodeAntiAffinity keeps the machines of one owner on different hosts by cluster modules.
+	NodeAntiAffinity bool
 	// SkipNameValidation lets several managers of one process use the same controller names, for tests.
 	SkipNameValidation bool
 }
@@ -88,8 +90,10 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		client: c, reader: live, latest: seen, engine: engine, access: a, pools: p, nodes: n, alarm: machines, queue: q, recorder: recorder,
 	}
 	for name, setup := range map[string]func() error{
-		"indexes":                func() error { return setupIndexes(ctx, mgr) },
-		"VSphereCluster":         func() error { return (&clusterReconciler{c, live, seen, a, recorder}).setup(mgr, o) },
+		"indexes": func() error { return setupIndexes(ctx, mgr) },
+		"VSphereCluster": func() error {
+			return (&clusterReconciler{c, live, seen, a, recorder, o.NodeAntiAffinity}).setup(mgr, o)
+		},
 		"VSphereMachine":         func() error { return machineR.setup(mgr, o) },
 		"VSphereVM":              func() error { return (&orphanReconciler{machineR, recorder, orphans}).setup(mgr, o) },
 		"pool":                   func() error { return (&poolReconciler{pools: p, latest: seen}).setup(mgr, o) },

@@ -106,7 +106,11 @@ func (r *poolReconciler) setup(mgr ctrl.Manager, o Options) error {
 
 func (r *clusterReconciler) setup(mgr ctrl.Manager, o Options) error {
 	gvk := infrav1.GroupVersion.WithKind("VSphereCluster")
-	return ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr)
+	if r.nodeAntiAffinity {
+		b = b.Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(r.ofDeployment), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+	}
+	return b.
 		Named("vspherecluster").
 		For(&infrav1.VSphereCluster{}, builder.WithPredicates(o.filter(mgr), notOwnStatus())).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(
