@@ -188,9 +188,9 @@ const (
 	FailureDomainZoneMisconfiguredReason = "FailureDomainZoneMisconfigured"
 	// ComputeClusterNotFoundReason: no such compute cluster.
 	ComputeClusterNotFoundReason = "ComputeClusterNotFound"
-	// HostsMisconfiguredReason: host group or VM group is missing.
+	// HostsMisconfiguredReason: host group or VM group is missing, or no rule keeps the one on the other.
 	HostsMisconfiguredReason = "HostsMisconfigured"
-	// HostsAffinityMisconfiguredReason: no rule binds VM group and host group.
+	// HostsAffinityMisconfiguredReason: the rule that binds VM group and host group is disabled.
 	HostsAffinityMisconfiguredReason = "HostsAffinityMisconfigured"
 	// NetworkNotFoundReason: no such network.
 	NetworkNotFoundReason = "NetworkNotFound"

@@ -51,6 +51,8 @@ type world struct {
 	failureDomain string
 	// mute names virtual machines whose guests report nothing by themselves; set before they are made.
 	mute map[string]bool
+	// antiAffinity is the manager's feature gate NodeAntiAffinity.
+	antiAffinity bool
 	// filter is the manager's watch filter.
 	filter string
 
@@ -113,7 +115,7 @@ func (w *world) start() {
 		Sessions: vsphere.NewSessions(), Meter: w.meter,
 		Workload:            &workload.Clusters{Secrets: mgr.GetAPIReader(), Timeout: 2 * time.Second},
 		ControllerNamespace: controllerNamespace, UserAgent: "berth-test",
-		SkipNameValidation: true, WatchFilter: w.filter,
+		SkipNameValidation: true, WatchFilter: w.filter, NodeAntiAffinity: w.antiAffinity,
 	})).To(Succeed())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(runCtx) }()

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/vmware/govmomi/vim25/soap"
+	"golang.org/x/net/http/httpproxy"
 )
 
 // connections is how many connections a session has at most, and keeps. govmomi's default of two idle ones per host makes
@@ -50,6 +51,10 @@ func newTransport(cfg Config) *soap.Client {
 		VerifyConnection:   func(state tls.ConnectionState) error { return verify(cfg, state.PeerCertificates) },
 	}
 	t := c.DefaultTransport()
+	// The environment of now, not of the process's first request: HTTPS_PROXY and NO_PROXY are read per session. Through a proxy
+	// the certificate is checked in the same way, by TLSClientConfig.
+	proxy := httpproxy.FromEnvironment().ProxyFunc()
+	t.Proxy = func(r *http.Request) (*url.URL, error) { return proxy(r.URL) }
 	t.TLSClientConfig = config
 	t.MaxIdleConns = 2 * connections
 	t.MaxIdleConnsPerHost = connections
