@@ -26,6 +26,8 @@ type Records struct {
 	Marks map[string]string
 	Slots []Slot
 	Disks []Disk
+	// Retained are the pools whose disks are to outlive them.
+	Retained []string
 }
 
 // Slot is a claim on record.
@@ -72,7 +74,11 @@ type Checker struct {
 	// volumes that hold somebody's data, by address, with the identity they had on record.
 	volumes map[string]string
 	// pools of these volumes.
-	pools    map[string]string
+	pools map[string]string
+	// recorded are the pools of all volumes that were ever on record, by address.
+	recorded map[string]string
+	// retained are the pools that were ever to keep their disks.
+	retained map[string]bool
 	misdeeds int
 	seen     map[string]bool
 	breaches []Breach
@@ -85,7 +91,15 @@ func (c *Checker) Breaches() []Breach { return slices.Clone(c.breaches) }
 func (c *Checker) Step(s Snapshot) {
 	if c.seen == nil {
 		c.servers, c.holders, c.volumes, c.pools = map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}
-		c.seen = map[string]bool{}
+		c.recorded, c.retained, c.seen = map[string]string{}, map[string]bool{}, map[string]bool{}
+	}
+	for _, r := range []Records{s.Before, s.After} {
+		for _, d := range r.Disks {
+			c.recorded[d.Volume] = d.Pool
+		}
+		for _, pool := range r.Retained {
+			c.retained[pool] = true
+		}
 	}
 	c.claims(s)
 	c.marks(s)
@@ -103,6 +117,13 @@ func (c *Checker) Final(s Snapshot) {
 	for _, server := range s.Servers {
 		if server.Mark != "" && s.After.Marks[server.Mark] == "" {
 			c.breach(3, "server %s was left behind: no machine has its mark %s", server.Name, server.Mark)
+		}
+	}
+	for _, v := range s.Volumes {
+		// A pool that is there finds its volumes again, even one that lost its records.
+		pool, known := c.recorded[v.Address]
+		if known && !c.retained[pool] && !slices.ContainsFunc(s.After.Slots, func(slot Slot) bool { return slot.Pool == pool }) {
+			c.breach(3, "volume %s was left behind: its pool %s is gone and was not told to keep it", v.Address, pool)
 		}
 	}
 }

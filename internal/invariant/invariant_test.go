@@ -101,3 +101,42 @@ func TestChecker(t *testing.T) {
 		})
 	}
 }
+
+func TestFinal(t *testing.T) {
+	gone := func(s *invariant.Snapshot) {
+		s.Servers = nil
+		both(s, func(r *invariant.Records) { *r = invariant.Records{} })
+	}
+	tests := []struct {
+		name        string
+		first, last func(*invariant.Snapshot)
+		promise     int
+	}{
+		{"at rest", nil, nil, 0},
+		{"a pool leaves its volume", nil, gone, 3},
+		{"a pool leaves its volume as it was told", func(s *invariant.Snapshot) {
+			both(s, func(r *invariant.Records) { r.Retained = []string{"ns/pool"} })
+		}, gone, 0},
+		{"a pool leaves a volume that was never complete", func(s *invariant.Snapshot) {
+			both(s, func(r *invariant.Records) { r.Disks[0].Identity, r.Disks[0].Expendable = "", true })
+		}, gone, 3},
+		{"a pool takes its volume along", nil, func(s *invariant.Snapshot) { gone(s); s.Volumes = nil }, 0},
+		{"a pool that lost its records still has its volume", nil, func(s *invariant.Snapshot) {
+			both(s, func(r *invariant.Records) { r.Disks = nil })
+		}, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := NewWithT(t)
+			var c invariant.Checker
+			c.Step(rest(tt.first))
+			c.Final(rest(tt.last))
+			if tt.promise == 0 {
+				g.Expect(c.Breaches()).To(BeEmpty())
+				return
+			}
+			g.Expect(c.Breaches()).To(HaveLen(1))
+			g.Expect(c.Breaches()[0].Promise).To(Equal(tt.promise))
+		})
+	}
+}

@@ -15,8 +15,9 @@ import (
 	"github.com/berth-dev/berth/internal/sim/vcenter"
 )
 
-// patience bounds every wait. Nothing takes nearly that long: where the manager would wait for minutes, time jumps.
-const patience = 60 * time.Second
+// patience bounds every wait. Nothing takes nearly that long on an idle machine: where the manager would wait for minutes, time
+// jumps.
+const patience = 2 * time.Minute
 
 // until waits for something and says what it still lacks if it does not come.
 func until(reached func() string) error {

@@ -143,9 +143,6 @@ func draw(all map[string][]point, count int, seed uint64) []point {
 	for name := range all {
 		names = append(names, name)
 		slices.SortFunc(all[name], func(a, b point) int {
-			if count == 0 {
-				return 0
-			}
 			ra, rb := a.rank(seed), b.rank(seed)
 			switch {
 			case ra < rb:

@@ -4,8 +4,10 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -44,12 +46,35 @@ func TestDisturbed(t *testing.T) {
 	travel(t, w, flows, func(t *testing.T, f flow) func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		var wait sync.WaitGroup
-		wait.Go(func() { w.disturb(ctx, t, dice(f.name), times) })
+		done := 0
+		wait.Go(func() { done = w.disturb(ctx, t, dice(f.name), times) })
 		return func() {
 			cancel()
 			wait.Wait()
+			row(t, f.name, times, done)
 		}
 	})
+}
+
+// row adds a flow to the table of `make chaos`, in the columns of the crash matrix: the faults planned, those that happened before
+// the flow had ended, those that it did not live to see, and those that it survived.
+func row(t *testing.T, flow string, planned, done int) {
+	t.Helper()
+	survived := done
+	if t.Failed() {
+		survived = 0
+	}
+	t.Logf("%d of %d faults happened, %d survived", done, planned, survived)
+	if *table == "" {
+		return
+	}
+	f, err := os.OpenFile(*table, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer f.Close()
+	fmt.Fprintf(f, "%s\tkills and failed calls\t%d\t%d\t%d\t%d\n", flow, planned, done, planned-done, survived)
 }
 
 // dice gives each flow its own sequence, so that a flow can be repeated alone.
@@ -68,12 +93,13 @@ var mishaps = []vcenter.Fault{
 	{Kind: vcenter.FaultDelay, Delay: 2 * time.Second},
 }
 
-// disturb lets the manager make a random number of calls, then kills it or makes its next call fail, a bounded number of times.
-func (w *world) disturb(ctx context.Context, t *testing.T, d *rand.Rand, times int) {
+// disturb lets the manager make a random number of calls, then kills it or makes its next call fail, a bounded number of times. It
+// returns how often it did.
+func (w *world) disturb(ctx context.Context, t *testing.T, d *rand.Rand, times int) int {
 	for i := range times {
 		calls := int64(1 + d.IntN(25))
 		if !w.afterCalls(ctx, calls) {
-			return
+			return i
 		}
 		// Every other time a kill: it is the harshest mishap.
 		if i%2 == 1 {
@@ -88,15 +114,16 @@ func (w *world) disturb(ctx context.Context, t *testing.T, d *rand.Rand, times i
 		t.Logf("after %d calls the manager is killed", calls)
 		if err := w.env.Kill(context.Background(), local.ManagerProcess); err != nil {
 			t.Errorf("killing the manager: %v", err)
-			return
+			return i
 		}
 		w.kills.Add(1)
 		// Not ctx: a manager that was killed is started again even if the flow has ended meanwhile.
 		if err := w.env.Restart(context.Background(), local.ManagerProcess); err != nil {
 			t.Errorf("starting the manager again: %v", err)
-			return
+			return i
 		}
 	}
+	return times
 }
 
 // afterCalls waits until the manager has made so many more calls; false if the flow ended before.

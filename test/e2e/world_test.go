@@ -31,8 +31,9 @@ import (
 )
 
 var (
-	seed = flag.Int64("seed", 20261201, "seed of the kills; printed, so that a failure can be repeated")
-	full = flag.Bool("full", false, "run every flow in every flavour, with more kills")
+	seed  = flag.Int64("seed", 20261201, "seed of the kills; printed, so that a failure can be repeated")
+	table = flag.String("table", "", "append the rows of the table of disturbed flows to this file")
+	full  = flag.Bool("full", false, "run every flow in every flavour, with more kills")
 )
 
 const (

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
@@ -135,6 +136,11 @@ func Records(ctx context.Context, c client.Reader) (invariant.Records, error) {
 	}
 	for _, p := range pools.Items {
 		pool := p.Namespace + "/" + p.Name
+		if retained, err := keeps(ctx, c, &p); err != nil {
+			return r, err
+		} else if retained {
+			r.Retained = append(r.Retained, pool)
+		}
 		for _, s := range p.Status.ConfigStatuses {
 			slot := invariant.Slot{Pool: pool, HostName: s.Hostname}
 			if s.State == infrav1.ConfigStateInUse {
@@ -150,6 +156,19 @@ func Records(ctx context.Context, c client.Reader) (invariant.Records, error) {
 		}
 	}
 	return r, nil
+}
+
+// keeps says whether a pool or its Cluster is annotated to keep the disks.
+func keeps(ctx context.Context, c client.Reader, p *infrav1.VSphereMachineConfigPool) (bool, error) {
+	if p.Annotations[infrav1.RetainDisksAnnotation] == "true" {
+		return true, nil
+	}
+	cluster := &clusterv1.Cluster{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ClusterRef.Name}, cluster)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading Cluster %s: %w", p.Spec.ClusterRef.Name, err)
+	}
+	return cluster.Annotations[infrav1.RetainDisksAnnotation] == "true", nil
 }
 
 // expendable: nobody's data is in it, or its end was decided on record.
