@@ -225,7 +225,8 @@ mounts: [[sdc, /opt]]
 	g.Expect(doc["runcmd"][:ours]).To(ContainElement(ContainSubstring(UnitName)))
 	files := doc["write_files"]
 	g.Expect(files[len(files)-3:]).To(Equal([]any{
-		map[string]any{"path": "/f1", "content": "a"}, map[string]any{"path": "/f2", "content": "b", "append": true},
+		map[string]any{"path": "/f1", "content": "a"},
+		map[string]any{"path": "/f2", "content": "b", "append": true},
 		map[string]any{"path": "/f1", "content": "c", "defer": true},
 	}))
 	g.Expect(files[0]).To(HaveKeyWithValue("path", MappingPath))

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-dev/berth/internal/guest/scenario"
 )
 
-// VS-D28, VS-D29, VS-D30, VS-D31, VS-D32, VS-D33, VS-D35, VS-D36, VS-D37, VS-D38, VS-D39, VS-R23, VS-R24, VS-R25, VS-B8, hazard H3, hazard H4, hazard H5, hazard H13, pain 9, pain 96: every scenario on
+// VS-D28, VS-D29, VS-D30, VS-D31, VS-D32, VS-D33, VS-D35, VS-D36, VS-D37, VS-D38, VS-D39, VS-R23, VS-R24, VS-R25, VS-B8, hazard H3, hazard H4, hazard H5, hazard H13, pain 9, pain 96, pain 97, pain 99: every scenario on
 // loop devices with real file systems. Whatever is refused is bit for bit as before, and so is the blank disk beside it.
 func TestScenariosOnRealDisks(t *testing.T) {
 	all, err := scenario.All()

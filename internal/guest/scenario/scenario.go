@@ -24,10 +24,12 @@ const (
 	// SlotKey is of the place, OtherKey of a disk in another one.
 	SlotKey  = "ns/demo/demo-1"
 	OtherKey = "ns/demo/demo-2/data"
-	// InstanceID of the server, and of another.
-	InstanceID, OtherInstanceID = "server-1", "server-0"
-	// File is on every file system that the scenario starts with.
-	File, Content = "precious", "42\n"
+	// InstanceID is the server's, OtherInstanceID that of another.
+	InstanceID      = "server-1"
+	OtherInstanceID = "server-0"
+	// File is on every file system that the scenario starts with, and holds Content.
+	File    = "precious"
+	Content = "42\n"
 )
 
 // Scenario is a line of the table; the comments there explain the words.
@@ -56,7 +58,7 @@ func All() ([]Scenario, error) {
 	return all, nil
 }
 
-// Succeeds: the script ends well, and the kubelet may start.
+// Succeeds reports whether the script ends well, and the kubelet may start.
 func (s Scenario) Succeeds() bool { return s.Action != guest.ActRefuse && s.Action != guest.ActWait }
 
 // Filesystem splits Before into the type of a file system and whose it is; ok is false if it is none.
