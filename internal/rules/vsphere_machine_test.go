@@ -81,7 +81,7 @@ func TestVSphereMachineTemplate(t *testing.T) {
 		{"VS-V24", "no pool, addresses from elsewhere", func(s *v1beta1.VSphereMachineSpec) {
 			s.MachineConfigPoolRef = nil
 			s.Network.Devices[0].AddressesFromPools = []corev1.TypedLocalObjectReference{{Kind: "InClusterIPPool", Name: "a"}}
-		}, warned("addressesFromPools is not supported")},
+		}, accepted},
 		{"VS-V24", "no pool, DHCP", func(s *v1beta1.VSphereMachineSpec) { s.MachineConfigPoolRef, s.Network.Devices[0].DHCP4 = nil, true }, accepted},
 		{"decision V6", "a pool of another group", func(s *v1beta1.VSphereMachineSpec) { s.MachineConfigPoolRef.APIVersion = "example.com/v1" }, refused(field.ErrorTypeInvalid, spec+"machineConfigPoolRef.apiVersion", "infrastructure.cluster.x-k8s.io")},
 		{"VS-V8", "an unknown way to clone", func(s *v1beta1.VSphereMachineSpec) { s.CloneMode = "instantClone" }, refused(field.ErrorTypeNotSupported, spec+"cloneMode", "fullClone")},

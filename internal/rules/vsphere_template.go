@@ -147,19 +147,18 @@ func devicesAlone(path *field.Path, s *v1beta1.VSphereMachineSpec) Verdict {
 	for i := range s.Network.Devices {
 		d := &s.Network.Devices[i]
 		if !selfSupplied(d) && len(d.IPAddrs) == 0 {
-			v.warn(path.Child("network", "devices").Index(i), "%s; set dhcp4, dhcp6 or skipIPAllocation, or name a pool in machineConfigPoolRef", noAddress(d))
+			v.warn(path.Child("network", "devices").Index(i), "%s; set dhcp4, dhcp6, addressesFromPools or skipIPAllocation, or name a pool in machineConfigPoolRef", noAddress(d))
 		}
 	}
 	return v
 }
 
 // selfSupplied devices need no address from a slot.
-func selfSupplied(d *v1beta1.NetworkDeviceSpec) bool { return d.DHCP4 || d.DHCP6 || d.SkipIPAllocation }
+func selfSupplied(d *v1beta1.NetworkDeviceSpec) bool {
+	return d.DHCP4 || d.DHCP6 || d.SkipIPAllocation || len(d.AddressesFromPools) > 0
+}
 
 func noAddress(d *v1beta1.NetworkDeviceSpec) string {
-	if len(d.AddressesFromPools) > 0 {
-		return fmt.Sprintf("network %q: addressesFromPools is not supported without an address in the slot, and machines would wait for one", d.NetworkName)
-	}
 	return fmt.Sprintf("network %q has neither DHCP nor an address, and machines would wait for one", d.NetworkName)
 }
 
@@ -192,7 +191,7 @@ func templatePool(path *field.Path, t *v1beta1.VSphereMachineTemplate, pool *v1b
 			}
 			if nic.device.IP == "" && nic.device.IPv6 == "" && !selfSupplied(d) && !bare[n] {
 				bare[n] = true
-				v.warn(devices.Index(n), "%s: slot %s of pool %s/%s gives this interface no address; give it one, or set dhcp4 or dhcp6", noAddress(d), slot.Hostname, pool.Namespace, pool.Name)
+				v.warn(devices.Index(n), "%s: slot %s of pool %s/%s gives this interface no address; give it one, or set dhcp4, dhcp6 or addressesFromPools", noAddress(d), slot.Hostname, pool.Namespace, pool.Name)
 			}
 		}
 	}

@@ -49,6 +49,7 @@ func Sections() []Section {
 		{Text{"Machine templates", "机器模板"}, templateEntries()},
 		{Text{"Machines and virtual machines", "机器和虚拟机"}, machineEntries()},
 		{Text{"Clusters and failure domains", "集群和故障域"}, inventoryEntries()},
+		{Text{"Only in `berth validate`", "仅在 `berth validate` 中"}, manifestEntries()},
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -49,18 +48,14 @@ func templateEntries() []Entry {
 		warning(ids("VS-R43"), Text{"A device names another network than the slots", "设备的网络名与槽位不同"}, "the slot's network counts",
 			Text{"The slot's network replaces the template's.", "槽位的网络会取代模板的网络。"}, Text{"Write the same name into both.", "两处写同一个名称。"}, device(func(d *v1beta1.NetworkDeviceSpec) { d.NetworkName = "pg-old" })),
 		warning(ids("VS-V24"), Text{"An interface that gets no address", "网卡没有地址来源"}, "and machines would wait for one",
-			Text{"Nothing gives it an address: no slot, no DHCP. `addressesFromPools` works only with an address in the slot.", "没有任何地址来源：槽位没有地址，也没有 DHCP。`addressesFromPools` 只有在槽位有地址时才可用。"},
-			Text{"Give the slot an address, or set `dhcp4`, `dhcp6` or `skipIPAllocation`.", "给槽位一个地址，或设置 `dhcp4`、`dhcp6` 或 `skipIPAllocation`。"},
+			Text{"Nothing gives it an address: no slot, no DHCP, no pool of addresses.", "没有任何地址来源：槽位没有地址，没有 DHCP，也没有地址池。"},
+			Text{"Give the slot an address, or set `dhcp4`, `dhcp6`, `addressesFromPools` or `skipIPAllocation`.", "给槽位一个地址，或设置 `dhcp4`、`dhcp6`、`addressesFromPools` 或 `skipIPAllocation`。"},
 			func() rules.Verdict {
 				p := newPool()
 				noDHCP(p)
 				return rules.VSphereMachineTemplate(nil, newTemplate(), rules.VSphereTemplateWorld{Pool: p})
 			},
-			templated(func(s *spec) { s.MachineConfigPoolRef = nil }),
-			templated(func(s *spec) {
-				s.MachineConfigPoolRef = nil
-				s.Network.Devices[0].AddressesFromPools = []corev1.TypedLocalObjectReference{{Kind: "InClusterIPPool", Name: "nodes"}}
-			})),
+			templated(func(s *spec) { s.MachineConfigPoolRef = nil })),
 		warning(ids("decision D2"), Text{"The pool does not exist yet", "池尚不存在"}, "does not exist yet: create it before",
 			Text{"A template may come before its pool; an owner of machines may not.", "模板可以先于池创建，机器所有者则不行。"}, Text{"Apply the pool, or correct the name.", "应用池，或修正名称。"}, templated(func(s *spec) { s.MachineConfigPoolRef.Name = "demo-gpu" })),
 		refusal(ids("VS-W56", "VS-R56"), Text{"The pool is in another namespace", "池在其他命名空间"}, "pool, template and machines live in one namespace",
