@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -28,6 +30,8 @@ const long = `Run a whole world of Berth on this machine and look into it: a rea
 a simulated vCenter with simulated guests, and a cluster of three control planes and three workers in it.
 
 Everything listens on loopback only, needs no root, and lives in one state directory.
+
+berth validate needs none of that: it checks manifests for any cluster.
 
 ` + exit.Help
 
@@ -77,6 +81,9 @@ func Main(args []string, in io.Reader, out, errs io.Writer) int {
 	// A second signal ends the program at once.
 	context.AfterFunc(ctx, stop)
 	root := New()
+	if strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe") == "kubectl-berth" {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl berth"}
+	}
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(out)

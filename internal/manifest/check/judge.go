@@ -216,7 +216,7 @@ func (s *set) consumerMisses(o *object, c *rules.Consumer, hasTemplate, paused b
 		severity = Warning
 	}
 	if s.options.Server == nil {
-		text = s.missing(template)
+		text = s.missing(template, severity)
 	}
 	o.at(severity, path, text)
 }

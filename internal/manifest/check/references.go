@@ -124,7 +124,7 @@ func (s *set) follow(ctx context.Context, o *object) error {
 		}
 		// A rule may have warned of it already, more mildly.
 		o.problems = slices.DeleteFunc(o.problems, func(p Problem) bool { return p.Field == ref.path && p.Severity == Warning })
-		o.at(severity, ref.path, s.missing(ref.to))
+		o.at(severity, ref.path, s.missing(ref.to, severity))
 	}
 	return nil
 }
@@ -141,8 +141,11 @@ func (o *object) refersAlready(path string) bool {
 }
 
 // missing is the sentence about something that is not there.
-func (s *set) missing(k key) string {
-	where, way := "is not in these files", "add it or correct the name; --server looks into the cluster, --partial makes this a warning"
+func (s *set) missing(k key, severity string) string {
+	where, way := "is not in these files", "add it or correct the name, unless it is in the cluster, where --server looks"
+	if severity == Error {
+		way += "; --partial makes this a warning"
+	}
 	if s.options.Server != nil {
 		where, way = "is neither in these files nor in the cluster", "add it or correct the name"
 	}
