@@ -191,3 +191,30 @@ metadata: {name: not-looked-at}
 	g.Expect(report.Problems).NotTo(BeNil(), "a list, even if it is empty")
 	g.Expect(report.Summary.Valid).To(BeTrue())
 }
+
+// TestWhatTheManualShows: the lines in docs/validate.md are those that an archived deployment really gets.
+func TestWhatTheManualShows(t *testing.T) {
+	g := NewWithT(t)
+	var manuals []string
+	for _, name := range []string{"validate.md", "validate.zh.md"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", name))
+		g.Expect(err).NotTo(HaveOccurred())
+		manuals = append(manuals, string(text))
+	}
+	t.Chdir(example(t, "v1beta1"))
+	const md = "30-workers-md-0.yaml"
+	text, err := os.ReadFile(md)
+	g.Expect(err).NotTo(HaveOccurred())
+	var archived []string
+	for line := range strings.Lines(strings.Replace(string(text), "replicas: 3", "replicas: 4", 1)) {
+		if !strings.Contains(line, "maxSurge:") {
+			archived = append(archived, line)
+		}
+	}
+	g.Expect(os.WriteFile(md, []byte(strings.Join(archived, "")), 0o600)).To(Succeed())
+	code, out, _ := run("", "-f", ".")
+	g.Expect(code).To(Equal(exit.Failed))
+	for _, manual := range manuals {
+		g.Expect(manual).To(ContainSubstring("\n```\n" + out + "```\n"))
+	}
+}
