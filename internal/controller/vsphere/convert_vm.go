@@ -85,6 +85,7 @@ func buildVM(m *infrav1.VSphereMachine, owner *clusterv1.Machine, place *slot.Sl
 	}
 	if in != nil {
 		mergePlacement(spec, in)
+		mergeNetworkConfigurations(spec, in, place)
 	}
 	if place != nil && place.Location != "" {
 		spec.Datacenter = place.Location

@@ -3,6 +3,7 @@ package vsphere
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"k8s.io/utils/ptr"
@@ -11,6 +12,7 @@ import (
 	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
 	"github.com/berth-dev/berth/internal/machine"
 	"github.com/berth-dev/berth/internal/platform/vsphere"
+	"github.com/berth-dev/berth/internal/slot"
 )
 
 // inventoryPrefix is the domain of annotations of Cluster and VSphereCluster that become custom attributes of their virtual
@@ -75,4 +77,45 @@ func elsewhere(s *scope) *machine.Guard {
 			"leave spec.server out of the machine template", server, home, key.Name)
 	}
 	return nil
+}
+
+// mergeNetworkConfigurations lays what a failure domain says of its networks, beside their names, over the devices. A slot knows
+// better: where it gives an address, none is asked for, and where it names DNS servers, those count.
+func mergeNetworkConfigurations(spec *infrav1.VirtualMachineCloneSpec, in *placement, place *slot.Slot) {
+	for i, c := range in.domain.Spec.Topology.NetworkConfigurations {
+		if i >= len(spec.Network.Devices) {
+			return
+		}
+		d := &spec.Network.Devices[i]
+		var nic slot.NIC
+		if place != nil && i < len(place.NICs) {
+			nic = place.NICs[i]
+		}
+		has4, has6 := false, false
+		for _, address := range nic.Addresses {
+			has6 = has6 || isIPv6(address)
+			has4 = has4 || !isIPv6(address)
+		}
+		if c.DHCP4 != nil && !has4 {
+			d.DHCP4 = *c.DHCP4
+		}
+		if c.DHCP6 != nil && !has6 {
+			d.DHCP6 = *c.DHCP6
+		}
+		if c.DHCP4Overrides != nil {
+			d.DHCP4Overrides = c.DHCP4Overrides.DeepCopy()
+		}
+		if c.DHCP6Overrides != nil {
+			d.DHCP6Overrides = c.DHCP6Overrides.DeepCopy()
+		}
+		if len(c.Nameservers) > 0 && len(nic.DNS) == 0 {
+			d.Nameservers = slices.Clone(c.Nameservers)
+		}
+		if len(c.SearchDomains) > 0 {
+			d.SearchDomains = slices.Clone(c.SearchDomains)
+		}
+		if len(c.AddressesFromPools) > 0 && len(nic.Addresses) == 0 {
+			d.AddressesFromPools = slices.Clone(c.AddressesFromPools)
+		}
+	}
 }
