@@ -377,6 +377,62 @@ func TestFailureDomainsFollowTheControlPlanesPool(t *testing.T) {
 	w.g.Expect(conditions.GetMessage(w.infra, infrav1.FailureDomainsAvailableCondition)).To(ContainSubstring("demo-control-plane"))
 }
 
+// hostGroups makes host group rack-1 of the first host of cl-a, VM group vms-1 and, switched on or off, the rule between them.
+func (w *world) hostGroups(add types.ArrayUpdateOperation, enabled bool) {
+	w.t.Helper()
+	_, f := w.administrator()
+	cl, err := f.ClusterComputeResource(ctx, "cl-a")
+	w.g.Expect(err).NotTo(HaveOccurred())
+	hosts, err := cl.Hosts(ctx)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	how := types.ArrayUpdateSpec{Operation: add}
+	spec := &types.ClusterConfigSpecEx{RulesSpec: []types.ClusterRuleSpec{{ArrayUpdateSpec: how, Info: &types.ClusterVmHostRuleInfo{
+		ClusterRuleInfo: types.ClusterRuleInfo{Name: "vms-1 on rack-1", Enabled: types.NewBool(enabled), Mandatory: types.NewBool(true)},
+		VmGroupName:     "vms-1", AffineHostGroupName: "rack-1",
+	}}}}
+	if add == types.ArrayUpdateOperationAdd {
+		spec.GroupSpec = []types.ClusterGroupSpec{
+			{ArrayUpdateSpec: how, Info: &types.ClusterHostGroup{ClusterGroupInfo: types.ClusterGroupInfo{Name: "rack-1"}, Host: []types.ManagedObjectReference{hosts[0].Reference()}}},
+			{ArrayUpdateSpec: how, Info: &types.ClusterVmGroup{ClusterGroupInfo: types.ClusterGroupInfo{Name: "vms-1"}}},
+		}
+	}
+	task, err := cl.Reconfigure(ctx, spec, true)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(task.Wait(ctx)).To(Succeed())
+}
+
+// VS-V47, VS-V48: a zone of one rack is ready when a person has made the groups and the rule between them; its machines run on its
+// host; a rule that is switched off is told, and the zone stays usable.
+func TestZoneOfHosts(t *testing.T) {
+	w := newWorld(t)
+	zone := w.zoned("a", func(d *infrav1.VSphereFailureDomain, _ *infrav1.VSphereDeploymentZone) {
+		d.Spec.Zone.Type = infrav1.HostGroupFailureDomain
+		d.Spec.Topology.Hosts = &infrav1.FailureDomainHosts{HostGroupName: "rack-1", VMGroupName: "vms-1"}
+	})
+	w.withCluster(w.selecting)
+	w.start()
+	w.provisioned()
+	w.zoneSays(zone, false, infrav1.FailureDomainValidatedCondition, infrav1.HostsMisconfiguredReason, "spec.topology.hosts.hostGroupName", `"rack-1"`, "cl-a")
+	w.hostGroups(types.ArrayUpdateOperationAdd, true)
+	w.zoneReady(zone)
+	w.listed(infrav1.SatisfiedReason, zone.Name)
+	w.failureDomain = zone.Name
+	for i := range 3 {
+		w.withMachine(fmt.Sprintf("m%d", i), "", onlyShape)
+	}
+	for i := range 3 {
+		m := &infrav1.VSphereMachine{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: fmt.Sprintf("m%d", i)}}
+		w.ready(m)
+		w.g.Expect(w.vm(m.Name).Host).To(Equal("cl-a-h1"))
+	}
+	w.hostGroups(types.ArrayUpdateOperationEdit, false)
+	before := zone.DeepCopy()
+	zone.Labels["look"] = "again"
+	w.g.Expect(k8s.Patch(ctx, zone, client.MergeFrom(before))).To(Succeed())
+	w.zoneSays(zone, true, infrav1.FailureDomainValidatedCondition, infrav1.HostsAffinityMisconfiguredReason, "disabled", "vms-1 on rack-1")
+	w.zoneSays(zone, true, infrav1.ReadyCondition, infrav1.SatisfiedReason, "disabled")
+}
+
 // 3.3: the Machine carries the name of the host that its virtual machine runs on, from the first start on and after a vMotion, and
 // is written only when that changes.
 func TestHostLabel(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/berth-dev/berth/internal/machine"
 )
 
 // ReasonHosts: the host group or the VM group of a failure domain is missing, or no rule ties them together.
@@ -100,6 +102,26 @@ func sorted[T any](m map[string]T) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// zoneHosts are the hosts that the rules allow to a virtual machine of a VM group; nil for one that joins none. It is made on one of
+// them: not every cluster moves machines to where they belong when they start.
+func (s *Session) zoneHosts(ctx context.Context, cluster *node, spec machine.ServerSpec) ([]types.ManagedObjectReference, error) {
+	shape, err := shapeOf(spec.Shape)
+	if err != nil || shape.VMGroup == "" {
+		return nil, err
+	}
+	a, err := s.affinityOf(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	for _, rule := range a.rules {
+		group := a.hosts[rule.AffineHostGroupName]
+		if rule.VmGroupName == shape.VMGroup && group != nil && (rule.Enabled == nil || *rule.Enabled) {
+			return slices.Clone(group.Host), nil
+		}
+	}
+	return nil, nil // the zone says what is wrong with it
 }
 
 // groups serialises the changes of VM groups. vCenter takes a group's list of members as a whole: two machines that join at the

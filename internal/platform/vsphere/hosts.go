@@ -56,15 +56,25 @@ func (s *Session) hostFor(ctx context.Context, inv *inventory, dc *node, pool ty
 		return nil, nil
 	}
 	list := append([]needed{{home, "the system disk"}}, s.reach(inv, dc, spec)...)
+	zone, err := s.zoneHosts(ctx, cluster, spec)
+	if err != nil {
+		return nil, err
+	}
 	fit := slices.Clone(all.ManagedObjectReference)
+	if zone != nil {
+		fit = zone
+	}
 	for _, n := range list {
 		if hosts, known := mounts(n.ds); known {
 			fit = slices.DeleteFunc(fit, func(h types.ManagedObjectReference) bool { return !slices.Contains(hosts, h) })
 		}
 	}
 	switch {
-	case len(fit) == len(all.ManagedObjectReference):
+	case zone == nil && len(fit) == len(all.ManagedObjectReference):
 		return nil, nil
+	case len(fit) == 0 && zone != nil:
+		return nil, refused(ReasonDatastore, "no host of %s that the failure domain allows reaches all datastores that %s needs: %s; mount "+
+			"the datastores there, or change the host group", cluster.name, spec.Name, s.whoReaches(ctx, list, all.ManagedObjectReference))
 	case len(fit) == 0:
 		return nil, refused(ReasonDatastore, "no host of %s reaches all datastores that %s needs: %s; choose a resource pool whose hosts "+
 			"do, or mount the datastores there", cluster.name, spec.Name, s.whoReaches(ctx, list, all.ManagedObjectReference))
