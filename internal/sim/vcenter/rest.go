@@ -29,6 +29,9 @@ func (s *restSessions) serve(w http.ResponseWriter, r *http.Request, next http.H
 			s.modules.Lock()
 			defer s.modules.Unlock()
 		}
+		if tagRules(w, r, next) {
+			return
+		}
 		next.ServeHTTP(w, r)
 		return
 	}

@@ -113,6 +113,12 @@ func TestTagsOverREST(t *testing.T) {
 	attached, err := manager.GetAttachedTags(s.ctx, vm.Reference())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(attached).To(HaveLen(1))
+	// What a category does not allow is refused, as vCenter does and vcsim does not.
+	other, err := manager.CreateTag(s.ctx, &tags.Tag{Name: "b", CategoryID: category})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(manager.AttachTag(s.ctx, tag, vm.Reference())).To(Succeed(), "twice is once")
+	g.Expect(manager.AttachTag(s.ctx, other, vm.Reference())).NotTo(Succeed(), "one tag of a single category per object")
+	g.Expect(manager.AttachTag(s.ctx, other, s.dc.Reference())).NotTo(Succeed(), "not a kind of object of the category")
 	g.Expect(s.server.World().Sessions).To(HaveLen(2))
 	g.Expect(client.Logout(s.ctx)).To(Succeed())
 	g.Expect(s.server.World().Sessions).To(HaveLen(1))
