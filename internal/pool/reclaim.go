@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/berth-dev/berth/internal/disk"
@@ -133,16 +132,16 @@ func (w *Writer) announce(ctx context.Context, _ *round) error {
 		return err
 	}
 	for _, hostName := range sorted(announced) {
-		w.options.Emit(machine.Event{
+		w.tell(machine.Event{
 			Warning: true, Reason: machine.EventReclaimAnnounced,
-			Message: fmt.Sprintf("the disks of slot %s and their data are deleted now: %s", hostName, strings.Join(announced[hostName], ", ")),
-		})
+			Message: fmt.Sprintf("the disks of slot %s and their data are deleted now: ", hostName),
+		}, announced[hostName])
 	}
 	if len(retained) > 0 && deleting {
-		w.options.Emit(machine.Event{
+		w.tell(machine.Event{
 			Reason:  machine.EventVolumesRetained,
-			Message: "kept because of the retain-disks annotation: " + strings.Join(retained, ", "),
-		})
+			Message: "kept because of the retain-disks annotation: ",
+		}, retained)
 	}
 	return nil
 }
@@ -211,10 +210,10 @@ func (w *Writer) spare(ctx context.Context, p *round) error {
 			for _, v := range kept {
 				names = append(names, v.Volume)
 			}
-			w.options.Emit(machine.Event{
+			w.tell(machine.Event{
 				Reason:  machine.EventVolumesRetained,
-				Message: fmt.Sprintf("the disks of slot %s are kept after all, because of the retain-disks annotation: %s", r.hostName, strings.Join(names, ", ")),
-			})
+				Message: fmt.Sprintf("the disks of slot %s are kept after all, because of the retain-disks annotation: ", r.hostName),
+			}, names)
 		}
 		return err
 	})

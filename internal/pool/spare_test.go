@@ -1,6 +1,7 @@
 package pool_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -114,5 +115,39 @@ func TestPoolOnAFullDatastoreMayGo(t *testing.T) {
 	b.store.edit(func(s *pool.State) { s.Deleting = true })
 	if s := b.reconcile(); !s.Empty || len(s.Troubles) > 0 {
 		t.Errorf("empty %v, troubles %q", s.Empty, s.Troubles)
+	}
+}
+
+// decision D19: every volume that is to be deleted is named before, however many there are: an event holds no more than 1024 bytes.
+func TestEveryVolumeIsAnnounced(t *testing.T) {
+	const disks = 29
+	b := newBench(t, "w-1")
+	b.store.edit(func(s *pool.State) {
+		s.Slots[0].Disks = nil
+		for i := range disks {
+			s.Slots[0].Disks = append(s.Slots[0].Disks, slot.Disk{Name: fmt.Sprintf("%s-%02d", strings.Repeat("d", 60), i), SizeGiB: 1})
+		}
+	})
+	b.inhabit("a")
+	b.leave("a")
+	b.reconcile()
+	volumes := b.cloud.Contents()
+	b.clock = b.clock.Add(25 * time.Hour)
+	b.reconcile()
+	for _, e := range b.events {
+		if len(e.Message) > 1024 {
+			t.Errorf("an event of %d bytes", len(e.Message))
+		}
+		if e.Reason != machine.EventReclaimAnnounced {
+			continue
+		}
+		for volume := range volumes {
+			if strings.Contains(e.Message, volume) {
+				delete(volumes, volume)
+			}
+		}
+	}
+	if len(volumes) > 0 {
+		t.Errorf("%d of %d volumes were deleted unannounced", len(volumes), disks)
 	}
 }

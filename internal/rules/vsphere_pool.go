@@ -71,6 +71,7 @@ func VSphereMachineConfigPool(old, pool *v1beta1.VSphereMachineConfigPool, w VSp
 	}
 	v.Merge(uniquePlaces(pool, places, w.Pools))
 	v.Merge(poolLayout(old, pool))
+	v.Merge(poolSize(old, pool))
 	v.Merge(poolUsers(pool, w))
 	return v
 }

@@ -41,7 +41,10 @@ const (
 // machines as they would.
 type clusterAPI struct {
 	*world
-	count   int
+	count int
+	// slots in each of pools; machine i uses pool i modulo pools. atOnce is how many requests are made at the same time.
+	slots, pools, atOnce int
+
 	cluster *clusterv1.Cluster
 	set     *clusterv1.MachineSet
 	owners  []*clusterv1.Machine
@@ -54,13 +57,21 @@ type clusterAPI struct {
 
 func newClusterAPI(w *world, count int) *clusterAPI {
 	return &clusterAPI{
-		world: w, count: count, changed: make(chan struct{}, 1),
+		world: w, count: count, slots: count, pools: 1, atOnce: parallel, changed: make(chan struct{}, 1),
 		created: map[string]time.Time{}, ready: map[string]time.Time{}, asked: map[string]time.Time{}, gone: map[string]time.Time{},
 	}
 }
 
 func machineName(i int) string { return fmt.Sprintf("%s-%04d", deployment, i) }
 func hostName(i int) string    { return fmt.Sprintf("bench-%04d", i) }
+
+// poolOf names the pool of a machine.
+func (c *clusterAPI) poolOf(i int) string {
+	if i%c.pools == 0 {
+		return poolName
+	}
+	return fmt.Sprintf("%s-%d", poolName, i%c.pools)
+}
 
 // watch notes when machines become ready and when they are gone, from the API server's own word.
 func (c *clusterAPI) watch(ctx context.Context) error {
@@ -160,9 +171,14 @@ func (c *clusterAPI) surroundings(ctx context.Context) error {
 	}}
 	infra.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: clusterName, UID: c.cluster.UID}}
 	machineTemplate := &infrav1.VSphereMachineTemplate{ObjectMeta: meta(template)}
-	machineTemplate.Spec.Template.Spec = c.machineSpec()
-	if err := c.create(ctx, infra, c.pool(meta(poolName)), machineTemplate); err != nil {
+	machineTemplate.Spec.Template.Spec = c.machineSpec(0)
+	if err := c.create(ctx, infra, machineTemplate); err != nil {
 		return err
+	}
+	for n := range c.pools {
+		if err := c.create(ctx, c.pool(meta(c.poolOf(n)), n*c.slots)); err != nil {
+			return err
+		}
 	}
 	if err := until(ctx, 100*time.Millisecond, "the VSphereCluster is provisioned", func(ctx context.Context) (bool, error) {
 		err := c.kube.Get(ctx, client.ObjectKeyFromObject(infra), infra)
@@ -227,12 +243,12 @@ func (c *clusterAPI) owned(ctx context.Context, labels map[string]string, meta f
 	})
 }
 
-// pool declares one slot per machine, each with two persistent and two ephemeral disks.
-func (c *clusterAPI) pool(meta metav1.ObjectMeta) *infrav1.VSphereMachineConfigPool {
+// pool declares its slots from the first on, each with two persistent and two ephemeral disks.
+func (c *clusterAPI) pool(meta metav1.ObjectMeta, first int) *infrav1.VSphereMachineConfigPool {
 	p := &infrav1.VSphereMachineConfigPool{ObjectMeta: meta}
 	p.Spec.ClusterRef = corev1.ObjectReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Namespace: namespace, Name: clusterName}
 	p.Spec.Datacenter = "dc-a"
-	for i := range c.count {
+	for i := first; i < first+c.slots; i++ {
 		p.Spec.Configs = append(p.Spec.Configs, infrav1.VSphereMachineConfig{
 			Hostname: hostName(i),
 			Network: &infrav1.MachineConfigNetwork{Primary: infrav1.MachineConfigNetworkDevice{
@@ -252,7 +268,7 @@ func (c *clusterAPI) pool(meta metav1.ObjectMeta) *infrav1.VSphereMachineConfigP
 	return p
 }
 
-func (c *clusterAPI) machineSpec() infrav1.VSphereMachineSpec {
+func (c *clusterAPI) machineSpec(i int) infrav1.VSphereMachineSpec {
 	return infrav1.VSphereMachineSpec{
 		VirtualMachineCloneSpec: infrav1.VirtualMachineCloneSpec{
 			Server: c.env.VCenterServer(), Template: "os-v136-3", CloneMode: infrav1.FullClone,
@@ -260,7 +276,7 @@ func (c *clusterAPI) machineSpec() infrav1.VSphereMachineSpec {
 			NumCPUs: 4, MemoryMiB: 8192, DiskGiB: 40,
 			Network: infrav1.NetworkSpec{Devices: []infrav1.NetworkDeviceSpec{{NetworkName: "pg-node"}}},
 		},
-		MachineConfigPoolRef: &corev1.ObjectReference{APIVersion: infrav1.GroupVersion.String(), Kind: "VSphereMachineConfigPool", Namespace: namespace, Name: poolName},
+		MachineConfigPoolRef: &corev1.ObjectReference{APIVersion: infrav1.GroupVersion.String(), Kind: "VSphereMachineConfigPool", Namespace: namespace, Name: c.poolOf(i)},
 	}
 }
 
@@ -271,7 +287,7 @@ func (c *clusterAPI) machines(ctx context.Context) error {
 		m := &infrav1.VSphereMachine{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(c.owners[i], clusterv1.GroupVersion.WithKind("Machine"))},
-		}, Spec: c.machineSpec()}
+		}, Spec: c.machineSpec(i)}
 		if err := c.create(ctx, m); err != nil {
 			return err
 		}
@@ -383,7 +399,7 @@ func (c *clusterAPI) create(ctx context.Context, objects ...client.Object) error
 // each calls act for every machine, some at the same time.
 func (c *clusterAPI) each(ctx context.Context, act func(context.Context, int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(parallel)
+	group.SetLimit(c.atOnce)
 	for i := range c.count {
 		group.Go(func() error { return act(ctx, i) })
 	}

@@ -37,6 +37,7 @@ type options struct {
 	period   time.Duration
 	timeout  time.Duration
 	keep     bool
+	claims   bool
 	verbose  int
 }
 
@@ -84,6 +85,7 @@ func parse(args []string) (options, error) {
 	fs.DurationVar(&o.period, "sync-period", 10*time.Second, "resync period of the manager while resyncs are measured")
 	fs.DurationVar(&o.timeout, "timeout", 20*time.Minute, "how long one case may take")
 	fs.BoolVar(&o.keep, "keep", false, "only stop an environment at its end, and keep its directory with the logs")
+	fs.BoolVar(&o.claims, "claims", false, "measure only how 200 machines claim slots at once, in one pool and in ten")
 	fs.IntVar(&o.verbose, "v", 0, "verbosity of the manager's log, to be read with -keep")
 	if err := fs.Parse(args); err != nil {
 		return o, err
@@ -170,6 +172,9 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 			return fmt.Errorf("reading %s: %w", o.from, err)
 		}
 		return report(out, results)
+	}
+	if o.claims {
+		return claims(ctx, o, out, progress)
 	}
 	var (
 		results []*result

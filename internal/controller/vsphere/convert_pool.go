@@ -147,7 +147,7 @@ func diskStatus(r disk.Record, records []slot.Record) infrav1.PersistentDiskStat
 		Hostname: r.HostName, Name: r.Name, VolumePath: r.Volume, DiskUUID: r.Identity, UnitNumber: r.Unit, CapacityGiB: r.SizeGiB,
 		Phase: infrav1.DiskPhase(r.Phase), InterruptedPhase: infrav1.DiskPhase(r.Interrupted),
 		OwnerMachineName: r.OwnerName, OwnerMark: r.OwnerMark, TaskRef: r.Operation,
-		RetryAfter: stamp(r.RetryAfter), LastError: r.LastError,
+		RetryAfter: stamp(r.RetryAfter), LastError: cut(r.LastError, maxLastError),
 	}
 	for i := range records {
 		if h := records[i].Holder; r.OwnerMark != "" && h.Mark == r.OwnerMark {
@@ -159,6 +159,9 @@ func diskStatus(r disk.Record, records []slot.Record) infrav1.PersistentDiskStat
 	}
 	return d
 }
+
+// maxLastError bounds what a disk's record says, so that a pool of the largest size that admission lets through can say it of all.
+const maxLastError = 600
 
 func consumerOf(ref *corev1.ObjectReference) *slot.Consumer {
 	if ref == nil {

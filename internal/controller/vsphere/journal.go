@@ -314,5 +314,16 @@ func setObserved(into *[]infrav1.NetworkStatus, server *machine.Server) {
 }
 
 func setCondition(obj conditions.Setter, kind string, status metav1.ConditionStatus, reason, message string) {
-	conditions.Set(obj, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
+	conditions.Set(obj, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: cut(message, maxMessage)})
+}
+
+// maxMessage of a condition. The API takes 32 KiB; nobody reads that, and a pool has to fit into one object with it.
+const maxMessage = 4096
+
+// cut ends a text that is longer than so many bytes.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-4], "") + " ..."
 }

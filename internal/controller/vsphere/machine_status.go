@@ -6,7 +6,6 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -189,19 +188,12 @@ func publish(recorder events.EventRecorder, obj client.Object, list []machine.Ev
 		if e.Warning {
 			kind = "Warning"
 		}
-		recorder.Eventf(obj, nil, kind, publishedEvent(e.Reason), action(e.Message), "%s", shorten(e.Message))
+		recorder.Eventf(obj, nil, kind, publishedEvent(e.Reason), action(e.Message), "%s", cut(e.Message, maxNote))
 	}
 }
 
 // maxNote is what the events API takes.
 const maxNote = 1024
-
-func shorten(message string) string {
-	if len(message) <= maxNote {
-		return message
-	}
-	return strings.ToValidUTF8(message[:maxNote-4], "") + " ..."
-}
 
 // action is an event's action. The events API takes events of one object with the same reason and action for repetitions of
 // the first and never shows what the others say; so sentences that differ have actions that differ.

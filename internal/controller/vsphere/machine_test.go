@@ -153,7 +153,7 @@ func TestReplacementGetsSlotAndDisks(t *testing.T) {
 	w.g.Expect(w.slotStatus(host).MachineRef.Name).To(Equal("m2"))
 }
 
-// VS-A26: a Node of the slot's name with another provider ID is deleted before the guest starts, by UID.
+// VS-A21, VS-A26: a Node of the slot's name, which is not the virtual machine's, with another provider ID is deleted before the guest starts, by UID.
 func TestStaleNodeGoesBeforePowerOn(t *testing.T) {
 	w := newWorld(t)
 	w.withCluster()
@@ -243,7 +243,7 @@ func TestDeletionNeedsOnlyVCenter(t *testing.T) {
 	w.g.Expect(w.disk(w.diskStatus(w.ns+"-w-1").VolumePath)).NotTo(BeNil(), "the disk waits for a successor")
 }
 
-// V9: a VSphereVM whose VSphereMachine is gone is cleaned up, with the same care.
+// V9, VS-A25: a VSphereVM whose VSphereMachine is gone is cleaned up, with the same care, and its slot is given back.
 func TestOrphanIsCleanedUp(t *testing.T) {
 	w := newWorld(t)
 	w.withCluster()
@@ -265,6 +265,8 @@ func TestOrphanIsCleanedUp(t *testing.T) {
 		g.Expect(vms.Items).To(BeEmpty())
 	}).Should(Succeed())
 	w.g.Expect(w.disk(disk.VolumePath)).NotTo(BeNil())
+	w.g.Expect(client.IgnoreNotFound(k8s.Delete(ctx, w.machineOf(m)))).To(Succeed())
+	w.g.Eventually(func() infrav1.ConfigState { return w.slotStatus(w.ns + "-w-1").State }).Should(Equal(infrav1.ConfigStateReleased))
 }
 
 // VS-V22: a machine that somebody powers off is reported, not powered on again.

@@ -157,10 +157,15 @@ func setSlotAvailable(p *infrav1.VSphereMachineConfigPool, summary pool.Summary)
 }
 
 // lines joins what is said about each name, in a fixed order: a message that changes without a cause would be written again
-// and again.
+// and again. With a datastore down it is said about hundreds of disks at once: the first few are enough to read.
 func lines(by map[string]string) string {
+	const most = 10
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(by)) {
+		if len(out) == most {
+			out = append(out, fmt.Sprintf("and %d more", len(by)-most))
+			break
+		}
 		out = append(out, name+": "+by[name])
 	}
 	return strings.Join(out, "; ")
