@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -59,27 +57,4 @@ func TestPoolOfAnotherNamespace(t *testing.T) {
 	w.g.Expect(w.vm("m1")).To(BeNil())
 	w.ready(w.withMachine("m2", "demo-worker", func(m *infrav1.VSphereMachine) { m.Spec.MachineConfigPoolRef.Namespace = w.ns }))
 	w.ready(w.withMachine("m3", "demo-worker"))
-}
-
-// VS-D58, VS-D57: when everything goes at once, as with a namespace, finalizers keep the order: nothing is left in vCenter.
-func TestEverythingDeletedAtOnce(t *testing.T) {
-	w := newWorld(t)
-	w.withCluster()
-	w.start()
-	w.provisioned()
-	pool := w.withPool(2)
-	m := w.withMachine("m1", "demo-worker")
-	w.ready(m)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "demo-vcenter"}}
-	vm := &infrav1.VSphereVM{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "m1"}}
-	for _, obj := range []client.Object{secret, w.infra, pool, vm, w.machineOf(m), m, w.cluster} {
-		w.g.Expect(client.IgnoreNotFound(k8s.Delete(ctx, obj))).To(Succeed())
-	}
-	for _, obj := range []client.Object{m, vm, pool, w.infra, secret} {
-		w.gone(obj)
-	}
-	w.g.Expect(w.vms()).To(BeZero())
-	for _, f := range w.vcenter.World().Files {
-		w.g.Expect(f.Path).NotTo(ContainSubstring(w.ns))
-	}
 }

@@ -1,6 +1,8 @@
 package catalogue
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
@@ -50,6 +52,16 @@ func poolEntries() []Entry {
 			Text{"Every machine of the pool's owner needs a slot of its own.", "所有者的每台机器都需要一个槽位。"},
 			Text{"List at least one slot in `spec.configs`.", "在 `spec.configs` 中至少列出一个槽位。"},
 			created(func(p *pool) { p.Spec.Configs = nil })),
+		refusal(ids("promise 3"), Text{"A pool that would outgrow one object", "池会超出单个对象的大小"}, "slots like these fit in one pool",
+			Text{"Claims and disks are recorded in the pool's status, and the API server keeps objects of at most 1.5 MiB. What cannot be recorded cannot be done.", "占用和磁盘记录在池的 status 中，而 API 服务器保存的对象最大为 1.5 MiB。无法记录的操作就无法执行。"},
+			Text{"Declare the other slots in a second pool, and give it a MachineDeployment of its own.", "在第二个池中声明其余槽位，并为它创建单独的 MachineDeployment。"},
+			created(func(p *pool) {
+				for i := range 999 {
+					s := newSlot(fmt.Sprintf("demo-worker-%d", i+100), fmt.Sprintf("10.0.%d.%d/16", i/250, 1+i%250))
+					s.Network.Primary.Gateway = "10.0.255.254"
+					p.Spec.Configs = append(p.Spec.Configs, s)
+				}
+			})),
 		refusal(ids("VS-R48"), Text{"A negative grace period", "宽限期为负数"}, "(the disks of a released slot are deleted at once) or more",
 			Text{"`releaseDelayHours` is how long the disks of a released slot wait for a successor.", "`releaseDelayHours` 是已释放槽位的磁盘等待继任机器的时间。"},
 			Text{"Write 0 or more, or leave it out for 24.", "写 0 或更大的数，或省略（24）。"},
