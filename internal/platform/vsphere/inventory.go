@@ -203,6 +203,13 @@ func (k kind) called(field string) kind {
 	return k
 }
 
+// uplink: the port group is its switch's own way out, and no virtual machine can be connected to it. Versions that do not say so are
+// known by the name that the switch gives it.
+func (n *node) uplink() bool {
+	says, _ := n.props["config.uplink"].(bool)
+	return says || n.ref.Type == "DistributedVirtualPortgroup" && strings.Contains(n.name, "-DVUplinks-")
+}
+
 // all nodes of a kind in a datacenter (nil: anywhere), by path.
 func (inv *inventory) all(k kind, dc *node) []*node {
 	var out []*node
@@ -210,8 +217,8 @@ func (inv *inventory) all(k kind, dc *node) []*node {
 		if !slices.Contains(k.types, n.ref.Type) {
 			continue
 		}
-		if uplink, _ := n.props["config.uplink"].(bool); uplink {
-			continue // the switch's own; no virtual machine can be connected to it
+		if n.uplink() {
+			continue
 		}
 		if dc != nil && inv.datacenterOf(n) != dc {
 			continue
