@@ -46,7 +46,7 @@ func (w *Writer) claim(ctx context.Context, request slot.Request, found *finding
 			}
 			found.record(&next)
 		}
-		view := slot.View{Pool: s.Key(), Cluster: s.Cluster, Consumer: s.Consumer, Slots: s.Slots, Records: next.Records, Busy: busy(&next)}
+		view := slot.View{Pool: s.Key(), Cluster: s.Cluster, Consumer: s.Consumer, Slots: s.Slots, Records: next.Records, Busy: busy(&next), Invalid: s.Invalid}
 		choice, _, err := slot.Pick(view, request)
 		if err != nil {
 			return claimError(err)

@@ -29,6 +29,9 @@ type State struct {
 	// Slots as declared, in order of preference. The Store resolves their location: the slot's, else the pool's, else that of
 	// the template in use.
 	Slots []slot.Slot
+	// Invalid are slots that must not be given to a machine because their declaration is refused, by host name, with the sentence
+	// that says why.
+	Invalid map[string]string
 	// ReleaseDelay is how long a released slot keeps its disks; the Store resolves the default (24 h).
 	ReleaseDelay time.Duration
 	// Deleting: the pool itself is being deleted, its disks go whatever the delay.

@@ -53,11 +53,12 @@ const (
 	SkipReclaiming  SkipReason = "having its disks deleted"
 	SkipQuarantined SkipReason = "quarantined"
 	SkipBusy        SkipReason = "held back by its disks"
+	SkipInvalid     SkipReason = "not right as declared"
 	SkipLocation    SkipReason = "in another location"
 	SkipZone        SkipReason = "outside the failure domain"
 )
 
-var skipOrder = []SkipReason{SkipInUse, SkipVacating, SkipReclaiming, SkipQuarantined, SkipBusy, SkipLocation, SkipZone}
+var skipOrder = []SkipReason{SkipInUse, SkipVacating, SkipReclaiming, SkipQuarantined, SkipInvalid, SkipBusy, SkipLocation, SkipZone}
 
 // PoolBoundToOtherConsumer: the pool serves somebody else's machines (VS-A4).
 type PoolBoundToOtherConsumer struct {
@@ -330,6 +331,9 @@ func eligible(v View, r Request, s Slot, rec Record, state State) *Skip {
 	case Quarantined:
 		return skip(SkipQuarantined, rec.Contradiction)
 	case Available, Released:
+	}
+	if why, invalid := v.Invalid[s.HostName]; invalid {
+		return skip(SkipInvalid, why)
 	}
 	if why, busy := v.Busy[s.HostName]; busy {
 		return skip(SkipBusy, why)

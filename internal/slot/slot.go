@@ -116,4 +116,6 @@ type View struct {
 	Records  []Record
 	// Busy holds host names whose disks forbid a claim, with the reason in words (reclaim running, disk in error).
 	Busy map[string]string
+	// Invalid holds host names whose declaration is refused, with the reason in words. Who has such a slot keeps it.
+	Invalid map[string]string
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -135,19 +136,29 @@ func TestQueueLosesNoChange(t *testing.T) {
 	g.Expect(q.wait(pool, m, tick)).To(BeFalse(), "the pool has changed since")
 }
 
-// Names and addresses that two pools of a cluster share are named with both places.
-func TestDuplicateMembers(t *testing.T) {
+// Names and addresses that two pools of a cluster share are said in the words of admission (VS-W9, VS-W11), and neither slot is
+// given to a machine; whatever else is wrong with a slot, a disk named twice among it, is not lost (VS-W13).
+func TestJudgedMembers(t *testing.T) {
 	g := NewWithT(t)
-	a := &infrav1.VSphereMachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: infrav1.VSphereMachineConfigPoolSpec{Configs: []infrav1.VSphereMachineConfig{aConfig()}}}
+	a := &infrav1.VSphereMachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}, Spec: infrav1.VSphereMachineConfigPoolSpec{Configs: []infrav1.VSphereMachineConfig{aConfig()}}}
+	a.Spec.ClusterRef = corev1.ObjectReference{Kind: "Cluster", Name: "demo"}
 	b := a.DeepCopy()
 	b.Name = "b"
-	reason, _ := duplicateMembers([]*infrav1.VSphereMachineConfigPool{a})
-	g.Expect(reason).To(BeEmpty())
-	reason, problems := duplicateMembers([]*infrav1.VSphereMachineConfigPool{a, b})
-	g.Expect(reason).To(Equal(infrav1.DuplicateHostnameReason))
-	g.Expect(problems[0]).To(And(ContainSubstring("w-1"), ContainSubstring("a spec.configs[0]"), ContainSubstring("b spec.configs[0]")))
+	alone := judgeMembers(a, []infrav1.VSphereMachineConfigPool{*a}, "")
+	g.Expect(alone.invalid).To(BeEmpty())
+	g.Expect(alone.duplicate).To(BeEmpty())
+	g.Expect(alone.slots).To(BeEmpty())
+	both := judgeMembers(a, []infrav1.VSphereMachineConfigPool{*a, *b}, "")
+	g.Expect(both.reason).To(Equal(infrav1.DuplicateHostnameReason))
+	g.Expect(both.duplicate[0]).To(Equal(`spec.configs[0].hostname: Duplicate value: "w-1": is used by slot w-1 of pool ns/b of the same cluster already; a host name is a node's name, choose another`))
+	g.Expect(both.slots).To(HaveKeyWithValue("w-1", both.duplicate[0]))
 	b.Spec.Configs[0].Hostname = "w-2"
-	reason, problems = duplicateMembers([]*infrav1.VSphereMachineConfigPool{a, b})
-	g.Expect(reason).To(Equal(infrav1.DuplicateIPAddressReason))
-	g.Expect(problems).To(HaveLen(2), "one for each family")
+	both = judgeMembers(a, []infrav1.VSphereMachineConfigPool{*a, *b}, "")
+	g.Expect(both.reason).To(Equal(infrav1.DuplicateIPAddressReason))
+	g.Expect(both.duplicate).To(HaveLen(2), "one for each family")
+
+	a.Spec.Configs[0].PersistentDisks = append(a.Spec.Configs[0].PersistentDisks, a.Spec.Configs[0].PersistentDisks[0])
+	twice := judgeMembers(a, nil, "")
+	g.Expect(twice.invalid).To(ContainElement(ContainSubstring("has a disk of this name")))
+	g.Expect(twice.slots).To(HaveKey("w-1"))
 }

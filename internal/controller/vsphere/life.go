@@ -56,6 +56,9 @@ func (r *machineReconciler) life(ctx context.Context, s *scope) (life *machine.L
 				ref.Namespace, s.machine.Namespace),
 		})
 	}
+	if guard := refused(s); guard != nil {
+		guards = append(guards, *guard)
+	}
 	if holds(guards) {
 		guard, pause, err := r.surroundings(ctx, s, life)
 		if err != nil {

@@ -266,6 +266,11 @@ func (r *machineReconciler) create(ctx context.Context, s *scope) (ctrl.Result, 
 		setPaused(s.machine, s.cluster)
 		r.warnOfVersion(s)
 	}
+	if report.Reason == machine.ReasonNoAvailableSlots {
+		if why := r.ownersFault(ctx, life.Request.Consumer); why != "" {
+			report.Message += ". " + why
+		}
+	}
 	setMachineStatus(s, report, guarded)
 	r.warn(s, report)
 	if err := r.patchStatus(ctx, s); err != nil {

@@ -74,7 +74,7 @@ func (r *poolReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	}
 	r.setClusterRefReady(p, cluster, infra)
 	retry := r.setVCenterAvailable(ctx, p, infra)
-	if err := r.setMembers(ctx, p, infra); err != nil {
+	if err := r.setMembers(ctx, p); err != nil {
 		return ctrl.Result{}, err
 	}
 	summary, err := r.writer(req.NamespacedName).Reconcile(ctx)

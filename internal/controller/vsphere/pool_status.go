@@ -8,15 +8,12 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
 	"github.com/berth-dev/berth/internal/disk"
 	"github.com/berth-dev/berth/internal/machine"
 	"github.com/berth-dev/berth/internal/pool"
-	"github.com/berth-dev/berth/internal/rules"
 	"github.com/berth-dev/berth/internal/slot"
 )
 
@@ -172,71 +169,20 @@ func lines(by map[string]string) string {
 }
 
 // setMembers checks the declaration itself. Admission refuses what it sees; what came before it, or around it, is said here.
-func (r *poolReconciler) setMembers(ctx context.Context, p *infrav1.VSphereMachineConfigPool, infra *infrav1.VSphereCluster) error {
-	if problems := invalidMembers(p, infra); len(problems) > 0 {
-		setCondition(p, infrav1.MembersValidCondition, metav1.ConditionFalse, infrav1.InvalidMemberConfigReason, strings.Join(problems, "; "))
+func (r *poolReconciler) setMembers(ctx context.Context, p *infrav1.VSphereMachineConfigPool) error {
+	said, err := r.judge(ctx, p)
+	if err != nil {
+		return err
+	}
+	if len(said.invalid) > 0 {
+		setCondition(p, infrav1.MembersValidCondition, metav1.ConditionFalse, infrav1.InvalidMemberConfigReason, strings.Join(said.invalid, "; "))
 	} else {
 		setCondition(p, infrav1.MembersValidCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
 	}
-	list := &infrav1.VSphereMachineConfigPoolList{}
-	if err := r.client.List(ctx, list, client.InNamespace(p.Namespace)); err != nil {
-		return fmt.Errorf("listing pools: %w", err)
-	}
-	others := []*infrav1.VSphereMachineConfigPool{p}
-	for i := range list.Items {
-		other := &list.Items[i]
-		if other.Name != p.Name && other.Spec.ClusterRef.Name == p.Spec.ClusterRef.Name {
-			others = append(others, other)
-		}
-	}
-	if reason, problems := duplicateMembers(others); reason != "" {
-		setCondition(p, infrav1.MembersUniqueCondition, metav1.ConditionFalse, reason, strings.Join(problems, "; "))
+	if len(said.duplicate) > 0 {
+		setCondition(p, infrav1.MembersUniqueCondition, metav1.ConditionFalse, said.reason, strings.Join(said.duplicate, "; "))
 	} else {
 		setCondition(p, infrav1.MembersUniqueCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
 	}
 	return nil
-}
-
-// invalidMembers asks the rules that admission asks. Duplicates have a condition of their own.
-func invalidMembers(p *infrav1.VSphereMachineConfigPool, infra *infrav1.VSphereCluster) []string {
-	world := rules.VSpherePoolWorld{Cluster: &rules.Cluster{Namespace: p.Namespace, Name: p.Spec.ClusterRef.Name}}
-	if infra != nil {
-		world.Cluster.Endpoint = infra.Spec.ControlPlaneEndpoint.Host
-	}
-	verdict := rules.VSphereMachineConfigPool(nil, p, world)
-	var problems []string
-	for _, e := range verdict.Errors {
-		if e.Type != field.ErrorTypeDuplicate {
-			problems = append(problems, e.Error())
-		}
-	}
-	return problems
-}
-
-// duplicateMembers finds host names and addresses of the first pool that are used twice, in it or in the others.
-func duplicateMembers(all []*infrav1.VSphereMachineConfigPool) (reason string, problems []string) {
-	hosts, addresses := map[string]string{}, map[string]string{}
-	for n, p := range all {
-		for i, config := range p.Spec.Configs {
-			where := fmt.Sprintf("%s spec.configs[%d]", p.Name, i)
-			if first, used := hosts[config.Hostname]; used && (n == 0 || strings.HasPrefix(first, all[0].Name+" ")) {
-				problems = append(problems, fmt.Sprintf("host name %s is used by %s and %s", config.Hostname, first, where))
-				reason = infrav1.DuplicateHostnameReason
-			}
-			hosts[config.Hostname] = where
-			for _, nic := range slotOf(config, "").NICs {
-				for _, address := range nic.Addresses {
-					key := nic.Network + " " + bare(address)
-					if first, used := addresses[key]; used && (n == 0 || strings.HasPrefix(first, all[0].Name+" ")) {
-						problems = append(problems, fmt.Sprintf("address %s is used by %s and %s", bare(address), first, where))
-						if reason == "" {
-							reason = infrav1.DuplicateIPAddressReason
-						}
-					}
-					addresses[key] = where
-				}
-			}
-		}
-	}
-	return reason, problems
 }

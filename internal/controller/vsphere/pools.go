@@ -41,6 +41,7 @@ type pools struct {
 	mu      sync.Mutex
 	writers map[types.NamespacedName]*pool.Writer
 	uids    map[types.NamespacedName]types.UID
+	judged  map[types.NamespacedName]judgement
 	// young are the pools that this process saw first, and whose status has never been written.
 	young map[types.UID]bool
 }
@@ -111,6 +112,7 @@ func (p *pools) drop(key types.NamespacedName) {
 	defer p.mu.Unlock()
 	delete(p.writers, key)
 	delete(p.uids, key)
+	delete(p.judged, key)
 }
 
 // wake tells everybody who waits for a pool that it has changed.
@@ -193,7 +195,12 @@ func (s *poolStore) Load(ctx context.Context) (pool.State, string, error) {
 	s.loading.Lock()
 	s.loaded = p
 	s.loading.Unlock()
+	said, err := s.judge(ctx, p)
+	if err != nil {
+		return pool.State{}, "", err
+	}
 	state := stateOf(p, retain)
+	state.Invalid = said.slots
 	state.Lost = s.lost(p)
 	return state, p.ResourceVersion, nil
 }
