@@ -96,7 +96,8 @@ func unknown(all map[schema.GroupKind]Definition, gvk schema.GroupVersionKind) e
 			kinds = append(kinds, gk.Kind)
 		}
 	}
-	if near := Nearest(gvk.Kind, kinds); near != "" {
+	// Other providers share the group, so a kind must be very near: AWSMachine is not a misspelt VSphereMachine.
+	if near := Nearest(gvk.Kind, kinds); near != "" && distance(strings.ToLower(near), strings.ToLower(gvk.Kind)) <= 2 {
 		return &MisspeltError{GVK: gvk, Kind: near}
 	}
 	// The right kind in a group that is spelt wrong.
