@@ -25,6 +25,7 @@ var errBlind = errors.New("the server is away")
 func (blind) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
 	return errBlind
 }
+
 func (blind) List(context.Context, client.ObjectList, ...client.ListOption) error { return errBlind }
 
 // TestWhatCannotBeSeenIsRefused: VS-W9: when the other objects cannot be read, the answer is no, because what must not happen might; a
