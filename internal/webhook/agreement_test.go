@@ -390,7 +390,7 @@ func runKubectl(t *testing.T, kubeconfig, namespace, stdin string, args ...strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, append([]string{"--kubeconfig", kubeconfig, "-n", namespace, "--cache-dir", filepath.Join(filepath.Dir(kubeconfig), "cache")}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
