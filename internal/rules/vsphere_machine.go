@@ -52,7 +52,7 @@ func machineSpec(s *v1beta1.VSphereMachineSpec, namespace string) Verdict {
 // VSphereMachineDelete judges the deletion of a machine object. owner is the name of its Machine, "" if that is gone or going.
 func VSphereMachineDelete(m *v1beta1.VSphereMachine, owner string) Verdict {
 	var v Verdict
-	if m.DeletionTimestamp == nil && owner != "" {
+	if m.DeletionTimestamp == nil && owner != "" && !movedAway(m) {
 		v.warn(nil, "VSphereMachine %s/%s is deleted while its Machine %s lives: the node goes without being drained, and the Machine stays behind without one; delete the Machine instead", m.Namespace, m.Name, owner)
 	}
 	return v
@@ -98,10 +98,17 @@ func VSphereVM(old, vm *v1beta1.VSphereVM) Verdict {
 // VSphereVMDelete judges the deletion of a virtual machine object. owner is its VSphereMachine, nil if that is gone.
 func VSphereVMDelete(vm *v1beta1.VSphereVM, owner *v1beta1.VSphereMachine) Verdict {
 	var v Verdict
-	if vm.DeletionTimestamp == nil && owner != nil && owner.DeletionTimestamp == nil {
+	if vm.DeletionTimestamp == nil && owner != nil && owner.DeletionTimestamp == nil && !movedAway(vm) {
 		v.refuse(field.Forbidden(field.NewPath("metadata", "ownerReferences"), fmt.Sprintf("cannot delete VSphereVM %s/%s while its VSphereMachine %s lives; delete the Machine instead, or annotate it with cluster.x-k8s.io/delete-machine and scale down", vm.Namespace, vm.Name, owner.Name)))
 	}
 	return v
+}
+
+// movedAway: clusterctl takes an original away after it has copied it to another management cluster, dependents first. It must not
+// be held up halfway (decision D16), and nothing happens to what the object stands for: its Cluster is paused.
+func movedAway(obj metav1.Object) bool {
+	_, ok := obj.GetAnnotations()[v1beta1.DeleteForMoveAnnotation]
+	return ok
 }
 
 // cloneSpec checks what machines, templates and virtual machines have in common.

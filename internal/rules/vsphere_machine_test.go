@@ -242,6 +242,15 @@ func TestVSphereVM(t *testing.T) {
 		accepted.check(t, rules.VSphereVMDelete(newVM(), owner))
 		accepted.check(t, rules.VSphereVMDelete(newVM(), nil))
 	})
+	t.Run("decision D16: clusterctl takes originals away after a move, dependents first", func(t *testing.T) {
+		owner := &v1beta1.VSphereMachine{ObjectMeta: metav1.ObjectMeta{Name: "m"}}
+		moved := map[string]string{v1beta1.DeleteForMoveAnnotation: ""}
+		vm := newVM()
+		vm.Annotations = moved
+		accepted.check(t, rules.VSphereVMDelete(vm, owner))
+		owner.Annotations = moved
+		accepted.check(t, rules.VSphereMachineDelete(owner, "a-living-machine"))
+	})
 }
 
 func TestVMName(t *testing.T) {

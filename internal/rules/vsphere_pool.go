@@ -93,6 +93,9 @@ func releaseDelay(old, pool *v1beta1.VSphereMachineConfigPool) Verdict {
 // VSphereMachineConfigPoolDelete judges the deletion of a pool.
 func VSphereMachineConfigPoolDelete(pool *v1beta1.VSphereMachineConfigPool) Verdict {
 	var v Verdict
+	if movedAway(pool) {
+		return v
+	}
 	var held []string
 	if len(pool.Status.ConfigStatuses) == 0 { // decision D17: what is not known counts as in use
 		for i := range pool.Spec.Configs {

@@ -373,6 +373,9 @@ func TestVSpherePoolDelete(t *testing.T) {
 	})
 	t.Run("VS-D52 released slots do not keep a pool", func(t *testing.T) {
 		accepted.check(t, rules.VSphereMachineConfigPoolDelete(inState(v1beta1.ConfigStateReleased)))
+		moved := inState(v1beta1.ConfigStateInUse)
+		moved.Annotations = map[string]string{v1beta1.DeleteForMoveAnnotation: ""}
+		accepted.check(t, rules.VSphereMachineConfigPoolDelete(moved))
 	})
 	t.Run("decision D22: a vacated slot has no virtual machine left", func(t *testing.T) {
 		pool := inState(v1beta1.ConfigStateInUse)

@@ -35,6 +35,10 @@ const (
 	// wish of its Cluster, in case that is gone first.
 	RetainDisksAnnotation = "berth.infrastructure.cluster.x-k8s.io/retain-disks"
 
+	// DeleteForMoveAnnotation is clusterctl's: it has copied the object to another management cluster and takes the original away,
+	// without meaning what the object stands for.
+	DeleteForMoveAnnotation = "clusterctl.cluster.x-k8s.io/delete-for-move"
+
 	// ReleaseQuarantinedAnnotation on a pool is a person's decision about quarantined slots: a comma-separated list of host
 	// names that may go back to normal life. It is removed once the decision has been carried out.
 	ReleaseQuarantinedAnnotation = "berth.infrastructure.cluster.x-k8s.io/release-quarantined"

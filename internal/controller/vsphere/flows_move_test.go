@@ -48,7 +48,9 @@ func (w *world) move() {
 	}
 	for i := range moved {
 		for _, o := range copies[moved[len(moved)-1-i].Kind] {
-			w.g.Expect(k8s.Patch(ctx, o.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":[]}}`)))).To(Succeed())
+			// clusterctl's mark takes the place of all other annotations.
+			w.g.Expect(k8s.Patch(ctx, o.DeepCopy(), client.RawPatch(types.JSONPatchType,
+				[]byte(`[{"op": "add", "path": "/metadata/annotations", "value": {"`+infrav1.DeleteForMoveAnnotation+`": ""}}]`)))).To(Succeed())
 			w.g.Expect(k8s.Delete(ctx, o.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
 			w.g.Eventually(func() error {
 				gone := o.DeepCopy()

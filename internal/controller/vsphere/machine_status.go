@@ -159,12 +159,20 @@ func setPaused(obj conditionedObject, cluster *clusterv1.Cluster) bool {
 		message = "Cluster spec.paused is set to true"
 	case annotations.HasPaused(obj):
 		message = "the object has the annotation " + clusterv1.PausedAnnotation
+	case hasAnnotation(obj, infrav1.DeleteForMoveAnnotation):
+		// Whatever becomes of the Cluster meanwhile: this is no deletion of what the object stands for.
+		message = "the object was moved to another management cluster"
 	default:
 		setCondition(obj, infrav1.PausedCondition, metav1.ConditionFalse, infrav1.NotPausedReason, "")
 		return false
 	}
 	setCondition(obj, infrav1.PausedCondition, metav1.ConditionTrue, infrav1.PausedReason, message)
 	return true
+}
+
+func hasAnnotation(obj client.Object, key string) bool {
+	_, ok := obj.GetAnnotations()[key]
+	return ok
 }
 
 // conditionedObject is an API object with conditions.
