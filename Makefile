@@ -57,6 +57,7 @@ e2e: build ## The journey of one cluster on real processes, with a bounded numbe
 	go test -count=1 -timeout 40m -tags e2e ./test/e2e/... -args -seed=$(SEED)
 
 e2e-full: build ## Every journey in every flavour
+	@go run ./hack/tools move
 	go test -count=1 -timeout 120m -tags e2e ./test/e2e/... -args -seed=$(SEED) -full
 
 chaos: build ## Break every call and every write of every flow, one at a time, then disturb the journeys on real processes (SEED=, POINTS=)

@@ -1,6 +1,6 @@
 // Command tools builds the programs that Berth needs to work locally, from source, into the user's cache directory.
 //
-//	go run ./hack/tools [cluster] [generate] [lint]   build these groups (default: cluster)
+//	go run ./hack/tools [cluster] [move] [generate] [lint]   build these groups (default: cluster)
 //	go run ./hack/tools -path NAME                    print where a program is
 package main
 

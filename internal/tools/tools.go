@@ -26,13 +26,14 @@ type Tool struct {
 	Package string
 	// LDFlags are passed to the linker beside -s -w.
 	LDFlags string
-	// Group says who needs it: "cluster" (a local management cluster), "generate" or "lint".
+	// Group says who needs it: "cluster" (a local management cluster), "move" (a test of clusterctl move), "generate" or "lint".
 	Group string
 }
 
 // Groups of tools.
 const (
 	GroupCluster  = "cluster"
+	GroupMove     = "move"
 	GroupGenerate = "generate"
 	GroupLint     = "lint"
 )
@@ -53,6 +54,7 @@ var All = []Tool{
 	{Name: "capi-core", Family: "cluster-api", Package: "sigs.k8s.io/cluster-api/core", Group: GroupCluster},
 	{Name: "capi-kubeadm-bootstrap", Family: "cluster-api", Package: "sigs.k8s.io/cluster-api/bootstrap/kubeadm", Group: GroupCluster},
 	{Name: "capi-kubeadm-control-plane", Family: "cluster-api", Package: "sigs.k8s.io/cluster-api/controlplane/kubeadm", Group: GroupCluster},
+	{Name: "clusterctl", Family: "clusterctl", Package: "sigs.k8s.io/cluster-api/cmd/clusterctl", LDFlags: "-X sigs.k8s.io/cluster-api/version.gitVersion=v1.14.2", Group: GroupMove},
 	{Name: "controller-gen", Family: "generate", Package: "sigs.k8s.io/controller-tools/cmd/controller-gen", Group: GroupGenerate},
 	{Name: "kustomize", Family: "generate", Package: "sigs.k8s.io/kustomize/kustomize/v5", Group: GroupGenerate},
 	{Name: "golangci-lint", Family: "lint", Package: "github.com/golangci/golangci-lint/v2/cmd/golangci-lint", Group: GroupLint},

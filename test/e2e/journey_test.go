@@ -146,6 +146,8 @@ func (w *world) verify(t *testing.T) {
 		}
 		g.Expect(nodes).To(MatchRegexp(`(?m)^%s +Ready .* %s `, host, places[host].Address))
 	}
+	pools := w.shell(t, "kubectl -n "+namespace+" get vspheremachineconfigpool")
+	g.Expect(pools).To(MatchRegexp(`(?m)^%s +%d +0 +%d +True `, workerPool, len(places), len(places)), "total, available, allocated (VS-R54)")
 }
 
 // replaced waits until every place of a pool has another tenant and everything else is as it was.
@@ -310,27 +312,29 @@ func failAndRollBack(t *testing.T, w *world) {
 // rollBootstrap: VS-R39.
 func rollBootstrap(t *testing.T, w *world) {
 	g := NewWithT(t)
-	before, tenants := w.places(t.Context(), g, workerPool)
+	_, tenants := w.places(t.Context(), g, workerPool)
 	w.newBootstrap(t)
 	w.patch(t, "machinedeployment", workers, `{"spec": {"template": {"spec": {"bootstrap": {"configRef": {"name": "`+workerBootstrap+`-v2"}}}}}}`)
-	await(t, "every worker has the new file", func(ctx context.Context, g Gomega) {
-		places, now := w.places(ctx, g, workerPool)
-		g.Expect(places).To(HaveLen(len(before)))
-		old := 0
-		for _, tn := range now {
-			for _, was := range tenants {
-				if tn.Machine == was.Machine {
-					old++
-				}
-			}
-		}
-		g.Expect(old).To(BeZero(), "machines with the old bootstrap template")
-		w.settled(ctx, g, workerPool, len(before))
-	})
+	w.renewed(t, workerPool, tenants)
 	places, _ := w.places(t.Context(), g, workerPool)
 	for host := range places {
 		g.Expect(w.berth(t, "guest", "cat", host, "/etc/motd")).To(Equal("second edition\n"))
 	}
+}
+
+// renewed waits until a pool has as many machines as before, and all of them are new. Where there are released slots beside those in
+// use, machines may change places.
+func (w *world) renewed(t *testing.T, pool string, tenants map[string]tenant) {
+	t.Helper()
+	await(t, "every machine of "+pool+" is a new one", func(ctx context.Context, g Gomega) {
+		_, now := w.places(ctx, g, pool)
+		for _, tn := range now {
+			for _, was := range tenants {
+				g.Expect(tn.Machine).NotTo(Equal(was.Machine))
+			}
+		}
+		w.settled(ctx, g, pool, len(tenants))
+	})
 }
 
 // newBootstrap makes a second edition of the workers' bootstrap template.
@@ -345,7 +349,7 @@ func (w *world) newBootstrap(t *testing.T) {
 	})
 }
 
-// deleteCluster: nothing of the cluster is left, on either side (VS-D53, VS-D55, VS-D56).
+// deleteCluster: nothing of the cluster is left, on either side, and nobody had to help (VS-D53, VS-D55, VS-D56, VS-R61).
 func deleteCluster(t *testing.T, w *world) {
 	w.kubectl(t, "-n", namespace, "delete", "cluster", cluster, "--wait=false")
 	await(t, "no object of the cluster is left", func(ctx context.Context, g Gomega) {

@@ -38,12 +38,19 @@ func TestTours(t *testing.T) {
 			{"pools that do not", losePool},
 			{"delete the cluster", deleteCluster},
 		}}
+		tours["two management clusters"] = tour{"v1beta1", []flow{
+			{"create", create},
+			{"move to another management cluster", moveAway},
+			{"replace a machine there", replaceOne},
+			{"delete the cluster", deleteCluster},
+		}}
 		tours["older disks"] = tour{"legacy-disks", []flow{
 			{"create", create},
 			{"roll control planes with older disks", rollLegacyControlPlanes},
 			{"roll workers with older disks", rollLegacyWorkers},
 			{"a second group of workers, with newer disks", secondGroup},
 			{"wrong addresses in a pool", wrongPlaces},
+			{"wrong disks in a pool", wrongDisks},
 			{"two owners of one pool while nobody checks", contestedPool},
 			{"delete the cluster but not its disks, and create it again", keepCluster},
 			{"delete the cluster", deleteCluster},

@@ -33,6 +33,45 @@ func wrongPlaces(t *testing.T, w *world) {
 	w.kubectl(t, "apply", "-f", w.manifest(workerPoolFile))
 }
 
+// wrongDisks: an allocated slot is not reshaped. A disk of another size is a new slot's, and a slot with other disks than the rest of
+// its pool draws a warning (VS-R32, VS-R46, VS-R47).
+func wrongDisks(t *testing.T, w *world) {
+	g := NewWithT(t)
+	untouched := w.hardware(t)
+	resize := func(slot int, size int64) func(*unstructured.Unstructured) {
+		return func(pool *unstructured.Unstructured) {
+			g := NewWithT(t)
+			configs, _, err := unstructured.NestedSlice(pool.Object, "spec", "configs")
+			g.Expect(err).NotTo(HaveOccurred())
+			configs[slot].(map[string]any)["persistentDisks"].([]any)[0].(map[string]any)["sizeGiB"] = size
+			g.Expect(unstructured.SetNestedSlice(pool.Object, configs, "spec", "configs")).To(Succeed())
+		}
+	}
+	w.edit(t, workerPoolFile, resize(0, 200))
+	w.refused(t, []string{"spec.configs[0].persistentDisks", "var-cpaas", "100", "200"}, "apply", "-f", w.manifest(workerPoolFile))
+	w.edit(t, workerPoolFile, resize(0, 100))
+	w.addSlot(t, 4)
+	w.edit(t, workerPoolFile, resize(3, 200))
+	w.warned(t, nil, "apply", "-f", w.manifest(workerPoolFile))
+	w.addSlot(t, 5)
+	w.edit(t, workerPoolFile, func(pool *unstructured.Unstructured) {
+		configs, _, err := unstructured.NestedSlice(pool.Object, "spec", "configs")
+		g.Expect(err).NotTo(HaveOccurred())
+		slot := configs[4].(map[string]any)
+		slot["persistentDisks"] = slot["persistentDisks"].([]any)[:1]
+		g.Expect(unstructured.SetNestedSlice(pool.Object, configs, "spec", "configs")).To(Succeed())
+	})
+	w.warned(t, []string{"spec.configs[4]", cluster + "-worker-5"}, "apply", "-f", w.manifest(workerPoolFile))
+	// Slots that nobody has may go again.
+	w.edit(t, workerPoolFile, func(pool *unstructured.Unstructured) {
+		configs, _, err := unstructured.NestedSlice(pool.Object, "spec", "configs")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(unstructured.SetNestedSlice(pool.Object, configs[:3], "spec", "configs")).To(Succeed())
+	})
+	w.warned(t, nil, "apply", "-f", w.manifest(workerPoolFile))
+	g.Expect(w.hardware(t)).To(Equal(untouched), "no virtual machine is edited")
+}
+
 // contestedPool: with admission switched off, two MachineDeployments can name one pool. The second waits with the reason that the
 // manual names, and the first is not disturbed (VS-R51, VS-R52, VS-A4).
 func contestedPool(t *testing.T, w *world) {

@@ -48,16 +48,17 @@ func upgradeControlPlanes(t *testing.T, w *world) {
 // upgradeWorkers follows with everything in one edit: image, version and bootstrap template (VS-R39, VS-R40, VS-R42).
 func upgradeWorkers(t *testing.T, w *world) {
 	g := NewWithT(t)
-	before, tenants := w.places(t.Context(), g, workerPool)
+	_, tenants := w.places(t.Context(), g, workerPool)
 	w.newBootstrap(t)
 	w.export(t, "vspheremachinetemplate", w.templateOf(t, workers), workerTemplate+"-v137", "worker-v137.yaml", func(o *unstructured.Unstructured) {
 		set(t, o, newImage, "spec.template.spec.template")
 	})
 	w.patch(t, "machinedeployment", workers, `{"spec": {"template": {"spec": {"version": "`+newVersion+`",
 		"infrastructureRef": {"name": "`+workerTemplate+`-v137"}, "bootstrap": {"configRef": {"name": "`+workerBootstrap+`-v2"}}}}}}`)
-	w.replaced(t, workerPool, before, tenants)
+	w.renewed(t, workerPool, tenants)
 	w.runs(t, workerPool, newVersion)
-	for host := range before {
+	places, _ := w.places(t.Context(), g, workerPool)
+	for host := range places {
 		g.Expect(w.berth(t, "guest", "cat", host, "/etc/motd")).To(Equal("second edition\n"))
 		g.Expect(w.berth(t, "guest", "cat", host, "/etc/kubernetes/patches/kubeletconfiguration0+strategic.json")).
 			To(ContainSubstring("imagePullCredentialsVerificationPolicy"))

@@ -39,15 +39,19 @@ var (
 const (
 	namespace = "cpaas-system"
 	cluster   = "demo"
-	patience  = 6 * time.Minute
+	patience  = 10 * time.Minute
 	glance    = 500 * time.Millisecond
 )
 
 // world is one environment under test.
 type world struct {
-	env   *local.Environment
-	kube  client.Client
-	cloud *vcenter.Admin
+	env *local.Environment
+	// management is the environment whose management cluster has the cluster: env, until it is moved.
+	management *local.Environment
+	// others are environments beside env, to be stopped with it.
+	others []*local.Environment
+	kube   client.Client
+	cloud  *vcenter.Admin
 	// manifests holds a directory per example; dir is the one in use, with its manifests as a user keeps them.
 	manifests, dir string
 	bin            string
@@ -84,7 +88,17 @@ func newWorld(t *testing.T, example string) *world {
 	t.Cleanup(func() { w.end(t) })
 	g.Expect(err).NotTo(HaveOccurred(), "bringing up a bare environment")
 
-	config, err := clientcmd.BuildConfigFromFlags("", w.env.Kubeconfig())
+	w.cloud = &vcenter.Admin{URL: w.env.VCenterAdmin()}
+	w.manage(t, w.env)
+	w.load(t, example)
+	return w
+}
+
+// manage turns to a management cluster: commands are typed there, and the checker looks there.
+func (w *world) manage(t *testing.T, env *local.Environment) {
+	t.Helper()
+	g := NewWithT(t)
+	config, err := clientcmd.BuildConfigFromFlags("", env.Kubeconfig())
 	g.Expect(err).NotTo(HaveOccurred())
 	scheme := runtime.NewScheme()
 	g.Expect(corev1.AddToScheme(scheme)).To(Succeed())
@@ -93,11 +107,8 @@ func newWorld(t *testing.T, example string) *world {
 	g.Expect(infrav1.AddToScheme(scheme)).To(Succeed())
 	w.kube, err = client.New(config, client.Options{Scheme: scheme})
 	g.Expect(err).NotTo(HaveOccurred())
-	w.cloud = &vcenter.Admin{URL: w.env.VCenterAdmin()}
+	w.management = env
 	w.watch = invariants.Start(context.Background(), w.cloud, w.kube, 300*time.Millisecond)
-
-	w.load(t, example)
-	return w
 }
 
 // load renders an example's manifests into a directory of their own, where a user would keep them.
@@ -123,16 +134,18 @@ func (w *world) end(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if t.Failed() {
+	if t.Failed() && w.management != nil {
 		w.describe(t)
-		if err := w.env.Stop(ctx, nil); err != nil {
-			t.Logf("stopping the environment: %v", err)
-		}
-		t.Logf("logs of all processes are kept in %s", w.env.Logs())
-		return
 	}
-	if err := w.env.Purge(ctx, nil); err != nil {
-		t.Errorf("removing the environment: %v", err)
+	for _, env := range append(w.others, w.env) {
+		if t.Failed() {
+			if err := env.Stop(ctx, nil); err != nil {
+				t.Logf("stopping the environment: %v", err)
+			}
+			t.Logf("logs of all processes are kept in %s", env.Logs())
+		} else if err := env.Purge(ctx, nil); err != nil {
+			t.Errorf("removing the environment: %v", err)
+		}
 	}
 }
 
@@ -172,7 +185,7 @@ func (w *world) run(ctx context.Context, program string, args ...string) (string
 // heed is run for whoever wants to read the warnings too.
 func (w *world) heed(ctx context.Context, program string, args ...string) (out, warnings string, err error) {
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.env.Kubeconfig())
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.management.Kubeconfig())
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
@@ -196,7 +209,7 @@ func (w *world) shell(t *testing.T, lines string) string {
 	NewWithT(t).Eventually(func(g Gomega) {
 		cmd := exec.CommandContext(t.Context(), "sh", "-ec", lines)
 		cmd.Dir = w.dir
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+w.env.Kubeconfig(), "PATH="+w.bin+":"+os.Getenv("PATH"))
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+w.management.Kubeconfig(), "PATH="+w.bin+":"+os.Getenv("PATH"))
 		var err error
 		out, err = cmd.CombinedOutput()
 		if err != nil && !strings.Contains(string(out), "failed to call webhook") {
@@ -213,7 +226,7 @@ func (w *world) follow(t *testing.T, line string) (stop func() string) {
 	t.Logf("$ %s &", line)
 	ctx, cancel := context.WithCancel(t.Context())
 	cmd := exec.CommandContext(ctx, "sh", "-c", "exec "+line)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.env.Kubeconfig(), "PATH="+w.bin+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.management.Kubeconfig(), "PATH="+w.bin+":"+os.Getenv("PATH"))
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	NewWithT(t).Expect(cmd.Start()).To(Succeed())
