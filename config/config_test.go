@@ -71,6 +71,39 @@ func TestEmbeddedFiles(t *testing.T) {
 	g.Expect(rbac).To(HaveLen(5))
 }
 
+// TestContractLabels (VS-B1, VS-B3): every kind says which version of it serves which contract of Cluster API, and that version is
+// served; without the label Cluster API finds no version and does nothing. The kinds keep their names.
+func TestContractLabels(t *testing.T) {
+	g := NewWithT(t)
+	files, err := filepath.Glob("crd/bases/*.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	var kinds []string
+	for _, file := range files {
+		var crd struct {
+			Metadata struct{ Labels map[string]string }
+			Spec     struct {
+				Names    struct{ Kind string }
+				Versions []struct {
+					Name   string
+					Served bool
+				}
+			}
+		}
+		read(t, file, &crd)
+		kinds = append(kinds, crd.Spec.Names.Kind)
+		for _, contract := range []string{"v1beta1", "v1beta2"} {
+			version := crd.Metadata.Labels["cluster.x-k8s.io/"+contract]
+			served := false
+			for _, v := range crd.Spec.Versions {
+				served = served || v.Name == version && v.Served
+			}
+			g.Expect(served).To(BeTrue(), "%s: contract %s is served by version %q", file, contract, version)
+		}
+	}
+	g.Expect(kinds).To(ContainElements("VSphereCluster", "VSphereMachine", "VSphereMachineTemplate", "VSphereVM", "VSphereMachineConfigPool",
+		"VSphereClusterIdentity", "VSphereDeploymentZone", "VSphereFailureDomain", "VSphereClusterTemplate"))
+}
+
 // TestManagerRole (VS-V53, VS-B2): the role lets the manager write the status and the finalizers of every kind that has some,
 // and gives it no right on everything.
 func TestManagerRole(t *testing.T) {
@@ -96,6 +129,10 @@ func TestManagerRole(t *testing.T) {
 	}
 	g.Expect(may(ours, "vspheremachinetemplates", "list")).To(BeTrue())
 	g.Expect(may("cluster.x-k8s.io", "machinedeployments", "list")).To(BeTrue())
+	for _, verb := range []string{"get", "list", "watch", "create", "patch", "delete"} {
+		g.Expect(may("ipam.cluster.x-k8s.io", "ipaddressclaims", verb)).To(BeTrue(), "%s claims of addresses", verb)
+	}
+	g.Expect(may("ipam.cluster.x-k8s.io", "ipaddresses", "list")).To(BeTrue())
 	for _, r := range role.Rules {
 		g.Expect(r.APIGroups).NotTo(ContainElement("*"))
 		g.Expect(r.Verbs).NotTo(ContainElement("*"))

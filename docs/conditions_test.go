@@ -106,6 +106,32 @@ func TestEveryConditionReasonAndEventIsExplained(t *testing.T) {
 	}
 }
 
+// TestEveryEventIsInTheTableOfEvents: who sees an event looks there, and not among the reasons of conditions.
+func TestEveryEventIsInTheTableOfEvents(t *testing.T) {
+	_, events, found := strings.Cut(read(t, "conditions.md"), "\n## Events\n")
+	if !found {
+		t.Fatal("conditions.md has no section of events")
+	}
+	var listed []string
+	for _, row := range cell.FindAllStringSubmatch(events, -1) { // with the reserved words after it
+		for _, m := range code.FindAllStringSubmatch(row[1], -1) {
+			listed = append(listed, m[1])
+		}
+	}
+	n := 0
+	for word, where := range words(t) {
+		if _, name, _ := strings.Cut(where, ": "); strings.HasPrefix(name, "Event") {
+			n++
+			if !slices.Contains(listed, word) {
+				t.Errorf("the events of conditions.md do not have %q (%s): add a row", word, where)
+			}
+		}
+	}
+	if n < 20 {
+		t.Fatalf("only %d events were found in the code: does this test still look in the right places?", n)
+	}
+}
+
 // link to another place of the repository.
 var link = regexp.MustCompile(`\]\(([^)#:\s]+)?(?:#([^)\s]+))?\)`)
 

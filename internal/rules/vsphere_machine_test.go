@@ -3,6 +3,7 @@ package rules_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -251,6 +252,22 @@ func TestVSphereVM(t *testing.T) {
 		owner.Annotations = moved
 		accepted.check(t, rules.VSphereMachineDelete(owner, "a-living-machine"))
 	})
+}
+
+// VS-B29: names made at the same time with different templates do not mix.
+func TestNamesMadeAtTheSameTime(t *testing.T) {
+	var all sync.WaitGroup
+	for i := range 64 {
+		all.Go(func() {
+			for range 50 {
+				want := fmt.Sprintf("a%d-m%d", i, i)
+				if got, err := rules.VMName(fmt.Sprintf("a%d-{{ .machine.name }}", i), fmt.Sprintf("m%d", i)); err != nil || got != want {
+					t.Errorf("%q (%v), want %q", got, err, want)
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestVMName(t *testing.T) {

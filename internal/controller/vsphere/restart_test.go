@@ -16,7 +16,7 @@ import (
 	invariants "github.com/berth-dev/berth/internal/invariant/vsphere"
 )
 
-// VS-P11, promises 1 to 3: a manager that dies at any instant and starts again converges to the same outcome, without a
+// VS-P11, VS-P5, VS-V33, promises 1 to 3: a manager that dies at any instant and starts again converges to the same outcome, without a
 // duplicate and without an orphan. The points are drawn from a seed that is printed; BERTH_SEED repeats a run.
 func TestManagerDiesAgainAndAgain(t *testing.T) {
 	seed := uint64(20261201)

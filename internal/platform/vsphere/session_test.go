@@ -236,7 +236,7 @@ func TestCollectorLost(t *testing.T) {
 	}
 }
 
-// TestForeignTask: what others do to our machines is waited for and told of.
+// TestForeignTask (VS-P4): what others do to our machines is waited for and told of.
 func TestForeignTask(t *testing.T) {
 	c := newCloud(t, vcenter.Options{})
 	s := c.dial(t)

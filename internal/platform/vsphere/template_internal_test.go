@@ -8,6 +8,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/berth-dev/berth/internal/machine"
 )
 
 // VS-V7: a template is found by instance UUID, by path and by name; one name for several is refused, and all are named.
@@ -126,6 +128,19 @@ func TestDisksBesideAnotherBootController(t *testing.T) {
 		if want := []int32{0, 1, 2, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}; !slices.Equal(got, want) {
 			t.Errorf("%s: units %v, want %v", name, got, want)
 		}
+	}
+}
+
+// VS-V31: a power state that is as wanted is success, another one is not.
+func TestPowerStateThatIsThereAlready(t *testing.T) {
+	on, off := types.VirtualMachinePowerStatePoweredOn, types.VirtualMachinePowerStatePoweredOff
+	if !alreadyThere(&types.InvalidPowerState{RequestedState: on, ExistingState: on}) || alreadyThere(&types.InvalidPowerState{RequestedState: on, ExistingState: off}) {
+		t.Error("only the state asked for counts as success")
+	}
+	l := newLab(t)
+	fault := &types.LocalizedMethodFault{Fault: &types.InvalidPowerState{RequestedState: off, ExistingState: off}}
+	if err := l.outcome(t.Context(), machine.Operation{Kind: machine.OpPowerOff}, fault); err != nil {
+		t.Errorf("powering off what is off: %v", err)
 	}
 }
 
