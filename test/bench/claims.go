@@ -33,13 +33,12 @@ type claimResult struct {
 	P99  float64 `json:"p99"`
 	Last float64 `json:"last"`
 	All  float64 `json:"all"`
-	// ClaimWrites are the writes of the pools' status until the last claim; Writes are those until all machines were ready and
-	// the manager at rest; Conflicts those that were refused.
-	ClaimWrites int64 `json:"claimWrites"`
-	Writes      int64 `json:"writes"`
-	Conflicts   int64 `json:"conflicts"`
-	// Bytes of the largest pool as the API server has it, as it was created and with all machines ready.
-	BytesNew, BytesFull int
+	// Writes are those of the pools' status until the last claim, Conflicts those of the manager that were refused.
+	Writes    int64 `json:"writes"`
+	Conflicts int64 `json:"conflicts"`
+	// BytesNew and BytesClaimed are the size of a pool as the API server has it, before the machines and when all have a slot.
+	BytesNew     int `json:"bytesNew"`
+	BytesClaimed int `json:"bytesClaimed"`
 	// Doubles are claims that must not be: two machines in one slot, two slots for one machine.
 	Doubles []string `json:"doubles,omitempty"`
 }
@@ -69,11 +68,10 @@ func claims(ctx context.Context, o options, out, progress io.Writer) error {
 		fmt.Fprintf(out, "%d machines at once, %d pool(s) of %d slots, on %d CPUs: no double claim: %v\n"+
 			"  created to claimed [s]                  p50 %.2f   p99 %.2f   last %.2f\n"+
 			"  first creation to last claim [s]        %.1f\n"+
-			"  writes of pool status until last claim  %d (%.2f per machine), until all are ready %d (%.2f); conflicts %d\n"+
-			"  bytes of a pool                         new %d, with its machines ready %d (%d per slot)\n",
+			"  writes of pool status until last claim  %d (%.2f per machine), conflicts of the manager %d\n"+
+			"  bytes of a pool                         new %d, when all have a slot %d (%d per slot)\n",
 			r.Machines, r.Pools, r.Slots, r.CPUs, len(r.Doubles) == 0, r.P50, r.P99, r.Last, r.All,
-			r.ClaimWrites, float64(r.ClaimWrites)/float64(r.Machines), r.Writes, float64(r.Writes)/float64(r.Machines), r.Conflicts,
-			r.BytesNew, r.BytesFull, r.BytesFull/r.Slots)
+			r.Writes, float64(r.Writes)/float64(r.Machines), r.Conflicts, r.BytesNew, r.BytesClaimed, r.BytesClaimed/r.Slots)
 	}
 	return errors.Join(errs...)
 }
@@ -123,18 +121,10 @@ func (r *claimResult) measure(ctx context.Context, o options, progress io.Writer
 	if err != nil {
 		return err
 	}
-	r.ClaimWrites = poolWrites(between(before, claimed).Objects)
+	part := between(before, claimed)
+	r.Writes, r.Conflicts = poolWrites(part.Objects), part.Conflicts
 	actor.say("all have a slot after %.1f s", r.All)
-	if err := actor.all(ctx, actor.ready, "ready"); err != nil {
-		return err
-	}
-	after, err := p.settled(ctx)
-	if err != nil {
-		return err
-	}
-	whole := between(before, after)
-	r.Writes, r.Conflicts = poolWrites(whole.Objects), whole.Conflicts
-	if r.BytesFull, err = actor.poolBytes(ctx); err != nil {
+	if r.BytesClaimed, err = actor.poolBytes(ctx); err != nil {
 		return err
 	}
 	r.P50, r.P99, r.Last = quantiles(actor.created, seen.times)
