@@ -104,9 +104,12 @@ func (o *object) readable() error {
 		_, err := rules.ConsumerOf(o.data)
 		return err
 	}
+	if !scheme.Recognizes(o.kind.GVK) {
+		return nil // no rule reads it
+	}
 	typed, err := scheme.New(o.kind.GVK)
 	if err != nil {
-		return nil // no rule reads it
+		return err
 	}
 	obj, ok := typed.(client.Object)
 	if !ok {

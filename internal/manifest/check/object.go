@@ -94,12 +94,11 @@ func (s *set) add(ctx context.Context, d *manifest.Document) error {
 			return nil
 		}
 	}
-	gv, err := kschema.ParseGroupVersion(d.Object["apiVersion"].(string))
-	if err != nil {
+	if strings.Count(d.Object["apiVersion"].(string), "/") > 1 {
 		tell("apiVersion", "must be a group and a version, such as infrastructure.cluster.x-k8s.io/v1beta1")
 		return nil
 	}
-	gvk := gv.WithKind(d.Object["kind"].(string))
+	gvk := kschema.FromAPIVersionAndKind(d.Object["apiVersion"].(string), d.Object["kind"].(string))
 	kind, err := schema.Lookup(gvk)
 	var version *schema.VersionError
 	var misspelt *schema.MisspeltError

@@ -46,7 +46,7 @@ func TestNearestName(t *testing.T) {
 	g := NewWithT(t)
 	known := []string{"hostname", "datacenter", "network", "persistentDisks", "ephemeralDisks", "ip", "ipv6", "gateway", "dns", "name"}
 	for given, want := range map[string]string{
-		"hostName": "hostname", "datacentre": "datacenter", "persistantDisks": "persistentDisks", "persistentDisk": "persistentDisks", "netwrok": "network",
+		"hostName": "hostname", "datacentre": "datacenter", "persistantDisks": "persistentDisks", "persistentDisk": "persistentDisks", "netwok": "network",
 		"IP": "ip", "address": "", "zzz": "", "x": "", "gatway": "gateway",
 	} {
 		g.Expect(schema.Nearest(given, known)).To(Equal(want), given)
