@@ -64,8 +64,11 @@ func TestFailureDomainIsLookedFor(t *testing.T) {
 		"network":         {func(d *vsphere.FailureDomain) { d.Networks = []string{"pg-node", "pg-z"} }, vsphere.ReasonNetwork, []string{"spec.topology.networks[1]", "pg-z", "pg-stor"}},
 		"region category": {func(d *vsphere.FailureDomain) { d.Region.Configure, d.Region.Category = false, "absent" }, vsphere.ReasonRegion, []string{"spec.region.tagCategory", "absent", "autoConfigure"}},
 		"zone category":   {func(d *vsphere.FailureDomain) { d.Zone.Configure, d.Zone.Category = false, "absent" }, vsphere.ReasonZone, []string{"spec.zone.tagCategory", "absent", "k8s-region", "autoConfigure"}},
-		"hosts without cluster": {func(d *vsphere.FailureDomain) { d.ComputeCluster, d.HostGroup, d.VMGroup = "", "rack-1", "vms" },
-			vsphere.ReasonHosts, []string{"spec.topology.hosts", "spec.topology.computeCluster"}},
+		"hosts without cluster": {
+			func(d *vsphere.FailureDomain) { d.ComputeCluster, d.HostGroup, d.VMGroup = "", "rack-1", "vms" },
+			vsphere.ReasonHosts,
+			[]string{"spec.topology.hosts", "spec.topology.computeCluster"},
+		},
 		"zone on no cluster": {func(d *vsphere.FailureDomain) { d.ComputeCluster, d.ResourcePool = "", "" }, vsphere.ReasonZone, []string{"spec.zone.type", "computeCluster"}},
 	} {
 		t.Run(name, func(t *testing.T) {
