@@ -65,7 +65,10 @@ func moveAway(t *testing.T, w *world) {
 			w.settled(ctx, g, pool, len(before[pool]))
 			after, now := w.places(ctx, g, pool)
 			g.Expect(after).To(Equal(before[pool]))
-			g.Expect(now).To(Equal(tenants[pool]))
+			for host, tn := range tenants[pool] {
+				g.Expect(now[host].Machine).To(Equal(tn.Machine), "machine in slot %s", host)
+				g.Expect(now[host].ProviderID).To(Equal(tn.ProviderID), "virtual machine in slot %s", host)
+			}
 		}
 	})
 	for _, uid := range strings.Fields(uids) {
