@@ -70,7 +70,7 @@ var flows = []flow{
 				return err
 			}
 			w.others.remove("a")
-			return until(w.left("a"))
+			return w.until(w.left("a"))
 		},
 		act:   func(w *world) error { w.pass(time.Hour + time.Minute); return nil },
 		lacks: reclaimed,
@@ -129,7 +129,7 @@ var flows = []flow{
 			if err := w.deletePool(); err != nil {
 				return err
 			}
-			return until(all(w.gone("a", &clusterv1.Machine{}), w.gone("workers", &infrav1.VSphereMachineConfigPool{})))
+			return w.until(all(w.gone("a", &clusterv1.Machine{}), w.gone("workers", &infrav1.VSphereMachineConfigPool{})))
 		},
 		act: func(w *world) error {
 			if err := w.withPool(1); err != nil {
@@ -152,11 +152,11 @@ var flows = []flow{
 			if err := w.withMachine("b"); err != nil {
 				return err
 			}
-			if err := until(w.ready("b")); err != nil {
+			if err := w.until(w.ready("b")); err != nil {
 				return err
 			}
 			w.others.remove("b")
-			return until(w.left("b"))
+			return w.until(w.left("b"))
 		},
 		act: func(w *world) error {
 			w.kill()
@@ -202,7 +202,7 @@ func running(slots int, change func(*infrav1.VSphereMachineConfigPool)) func(w *
 		if err := w.withMachine("a"); err != nil {
 			return err
 		}
-		return until(w.ready("a"))
+		return w.until(w.ready("a"))
 	}
 }
 

@@ -97,7 +97,7 @@ func (w *world) touch(m []string) {
 	}
 	kinds := map[string]string{
 		"vspheremachines": "VSphereMachine", "vspherevms": "VSphereVM", "vspheremachineconfigpools": "VSphereMachineConfigPool",
-		"vsphereclusters": "VSphereCluster",
+		"vsphereclusters": "VSphereCluster", "machines": "Machine", "clusters": "Cluster",
 	}
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(schema.GroupVersionKind{Group: m[1], Version: m[2], Kind: kinds[m[4]]})

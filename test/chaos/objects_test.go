@@ -19,15 +19,22 @@ import (
 // jumps.
 const patience = 2 * time.Minute
 
-// until waits for something and says what it still lacks if it does not come.
-func until(reached func() string) error {
+// until waits for something and says what it still lacks if it does not come. It looks when something has happened, a moment
+// later, and once a second.
+func (w *world) until(reached func() string) error {
 	deadline := time.Now().Add(patience)
-	tick := time.NewTicker(100 * time.Millisecond)
+	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
+	moves, looked, again := int64(-1), time.Time{}, false
+	lacks := ""
 	for {
-		lacks := reached()
-		if lacks == "" {
-			return nil
+		now := w.moves.Load()
+		if now != moves || again && time.Since(looked) > 150*time.Millisecond || time.Since(looked) > time.Second {
+			again = now != moves
+			moves, looked = now, time.Now()
+			if lacks = reached(); lacks == "" {
+				return nil
+			}
 		}
 		if time.Now().After(deadline) {
 			return fmt.Errorf("not within %s: %s", patience, lacks)
@@ -90,7 +97,7 @@ func (w *world) withCluster() error {
 
 // provisioned waits for the VSphereCluster and tells the Cluster, as Cluster API does.
 func (w *world) provisioned() error {
-	return until(func() string {
+	return w.until(func() string {
 		infra := &infrav1.VSphereCluster{}
 		if err := w.get("demo", infra); err != nil {
 			return err.Error()

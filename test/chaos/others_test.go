@@ -64,7 +64,7 @@ func (o *others) run() {
 	defer close(o.done)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	moves, since := o.w.moves.Load(), time.Now()
+	moves, since, booted := o.w.moves.Load(), time.Now(), time.Time{}
 	for {
 		select {
 		case <-o.quit:
@@ -73,9 +73,12 @@ func (o *others) run() {
 		}
 		if now := o.w.moves.Load(); now != moves {
 			moves, since = now, time.Now()
+			// A look that fails proves nothing; the last one must not.
+			_ = o.w.watch.Look(ctx)
 		}
-		if time.Since(since) < 3*time.Second {
-			// Only what the manager does makes a guest boot.
+		// Guests boot when something happens; what the vCenter does by itself a little later is seen a little later.
+		if time.Since(since) < time.Second || time.Since(booted) > time.Second {
+			booted = time.Now()
 			o.guests()
 		}
 		o.core()
@@ -216,6 +219,7 @@ func (o *others) end(name string) {
 	err := k8s.Get(ctx, key, m)
 	switch {
 	case err == nil && m.DeletionTimestamp.IsZero():
+		o.w.moves.Add(1)
 		_ = k8s.Delete(ctx, m)
 		return
 	case !apierrors.IsNotFound(err):
@@ -239,6 +243,7 @@ func (o *others) end(name string) {
 			_ = k8s.Delete(ctx, node)
 		}
 	}
+	o.w.moves.Add(1)
 	_ = k8s.Delete(ctx, owner)
 }
 

@@ -32,6 +32,7 @@ var (
 	points   = flag.Int("points", 45, "how many points are drawn over all flows; 0 means all")
 	only     = flag.String("point", "", "run this point only, as the report prints it (flow:what:number:fault)")
 	flowName = flag.String("flow", "", "run the points of this flow only")
+	kindName = flag.String("fault", "", "run the points with this fault only")
 	parallel = flag.Int("worlds", 6, "how many worlds run at the same time")
 	table    = flag.String("table", "", "write the rows of the table into this file, too")
 	verbose  = flag.Bool("controller-logs", false, "show the logs of the controllers under test")

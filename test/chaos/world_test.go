@@ -88,8 +88,8 @@ func newWorld(f flow, p point) (*world, error) {
 		return w, err
 	}
 	w.ns = ns.Name
+	w.watch = invariants.Start(ctx, w.vcenter.Admin(), client.NewNamespacedClient(k8s, w.ns), 2*time.Second)
 	w.others = newOthers(w)
-	w.watch = invariants.Start(ctx, w.vcenter.Admin(), client.NewNamespacedClient(k8s, w.ns), 250*time.Millisecond)
 	return w, nil
 }
 
@@ -247,7 +247,10 @@ func (w *world) arm(p point) error {
 }
 
 // write says whether the point is a write to the API server.
-func (p point) write() bool { return strings.Contains(p.what, " vsphere") }
+func (p point) write() bool {
+	_, resource, named := strings.Cut(p.what, " ")
+	return named && !strings.HasPrefix(resource, "/")
+}
 
 func (w *world) strike() {
 	w.struck.Add(1)

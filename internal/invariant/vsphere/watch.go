@@ -51,6 +51,9 @@ func Start(ctx context.Context, cloud *vcenter.Admin, records client.Reader, eve
 	return w
 }
 
+// Look looks once more, now: for a test that knows when something has changed.
+func (w *Watch) Look(ctx context.Context) error { return w.look(ctx, (*invariant.Checker).Step) }
+
 // Breaches found so far.
 func (w *Watch) Breaches() []invariant.Breach {
 	w.mu.Lock()
