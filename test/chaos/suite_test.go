@@ -5,7 +5,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -92,10 +94,19 @@ func run(m *testing.M) (int, error) {
 	if restConfig, err = environment.Start(); err != nil {
 		return 1, fmt.Errorf("starting etcd and kube-apiserver: %w", err)
 	}
-	defer func() {
+	stop := func() {
 		if err := environment.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, "stopping etcd and kube-apiserver:", err)
 		}
+	}
+	defer stop()
+	// Whoever has seen enough of a long run leaves no processes behind.
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-interrupted
+		stop()
+		os.Exit(1)
 	}()
 	restConfig.QPS, restConfig.Burst = 500, 1000
 	kubeconfig = environment.KubeConfig
