@@ -254,8 +254,9 @@ func (o *others) remember(m *infrav1.VSphereMachine) error {
 			m.Annotations[infrav1.SlotHostnameAnnotation], *m.Spec.ProviderID))))
 }
 
-// belongings are the virtual machines and the files of this world, as answers name them.
-func (o *others) belongings() []string {
+// belongings are the virtual machines and the files of this world, as answers name them. Where disks are to be deleted only the
+// virtual machines are named: a disk that vCenter says is not there counts as deleted (VS-D47), so hiding it proves nothing.
+func (o *others) belongings(files bool) []string {
 	var out []string
 	world := o.w.vcenter.World()
 	for _, vm := range world.VMs {
@@ -264,7 +265,7 @@ func (o *others) belongings() []string {
 		}
 	}
 	for _, f := range world.Files {
-		if strings.Contains(f.Path, o.w.ns) && !f.Directory {
+		if files && strings.Contains(f.Path, o.w.ns) && !f.Directory {
 			_, path, _ := strings.Cut(f.Path, "] ")
 			out = append(out, path)
 		}

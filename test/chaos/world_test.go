@@ -32,7 +32,9 @@ import (
 
 // world is one namespace, one vCenter behind a proxy, and the manager that lives, dies and is started again between them.
 type world struct {
-	ns      string
+	ns string
+	// data is what the flow does with it.
+	data    string
 	dir     string
 	vcenter *vcenter.Server
 	proxy   *disturb.Proxy
@@ -69,7 +71,7 @@ type life struct {
 }
 
 func newWorld(f flow, p point) (*world, error) {
-	w := &world{seen: map[string]int{}}
+	w := &world{data: f.data, seen: map[string]int{}}
 	var err error
 	if w.dir, err = os.MkdirTemp("", "berth-chaos-"); err != nil {
 		return nil, err
@@ -339,7 +341,7 @@ func (w *world) Before(c disturb.Call) bool {
 		return false
 	case hides:
 		w.strike()
-		w.proxy.Hide(1200*time.Millisecond, w.others.belongings()...)
+		w.proxy.Hide(1200*time.Millisecond, w.others.belongings(w.data != gone)...)
 	case removed:
 		w.strike()
 		if moment != nil {
