@@ -44,8 +44,13 @@ type clusterReconciler struct {
 // Reconcile implements reconcile.Reconciler.
 func (r *clusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	infra := &infrav1.VSphereCluster{}
-	if err := r.latest.get(ctx, req.NamespacedName, infra); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if err := r.latest.get(ctx, req.NamespacedName, infra); apierrors.IsNotFound(err) {
+		// Gone without our doing, as after a move: nobody here needs its sessions any more.
+		infra.Namespace, infra.Name = req.Namespace, req.Name
+		r.access.release(ctx, infra)
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, err
 	}
 	stored := infra.DeepCopy()
 	cluster, err := util.GetOwnerCluster(ctx, r.client, infra.ObjectMeta)

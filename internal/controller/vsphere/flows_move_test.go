@@ -196,3 +196,19 @@ func TestMoveWaitsForTheClone(t *testing.T) {
 	w.g.Expect(w.effects()["CloneVM_Task"]).To(BeEquivalentTo(1))
 	w.g.Expect(w.vm("m1").InstanceUUID).To(Equal(m.Annotations[infrav1.MarkAnnotation]))
 }
+
+// A management cluster that a cluster was moved away from does not stay logged in for it.
+func TestNobodyStaysLoggedInForAMovedCluster(t *testing.T) {
+	w := newWorld(t)
+	w.withCluster()
+	w.start()
+	w.provisioned()
+	w.g.Expect(w.sessions()).To(Equal(1))
+	w.pause(true)
+	w.g.Expect(k8s.Patch(ctx, w.infra, client.RawPatch(types.JSONPatchType,
+		[]byte(`[{"op": "add", "path": "/metadata/annotations", "value": {"`+infrav1.DeleteForMoveAnnotation+`": ""}}]`)))).To(Succeed())
+	w.g.Expect(k8s.Delete(ctx, w.infra)).To(Succeed())
+	w.g.Expect(k8s.Patch(ctx, w.infra, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":[]}}`)))).To(Succeed())
+	w.gone(w.infra)
+	w.g.Eventually(w.sessions).Should(BeZero())
+}
