@@ -181,10 +181,10 @@ func (w *Writer) assign(ctx context.Context, place slot.Slot, known *slot.Record
 	}
 	if _, held := holders[rec.Volume]; held {
 		server, err := platform.LookupLive(ctx, machine.Identity{Mark: machine.Mark(mark), Location: place.Location})
-		switch {
-		case err != nil && !machine.Is(err, machine.NotFound):
+		if err != nil && !machine.Is(err, machine.NotFound) {
 			return err
-		case err != nil || !slices.ContainsFunc(server.Volumes, func(v machine.AttachedVolume) bool { return v.Volume == rec.Volume }):
+		}
+		if server == nil || !slices.ContainsFunc(server.Volumes, func(v machine.AttachedVolume) bool { return v.Volume == rec.Volume }) {
 			return nil // a stranger has it: it is nobody's until that one lets go
 		}
 		rec.Phase = disk.Attached

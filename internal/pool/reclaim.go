@@ -186,10 +186,8 @@ func (w *Writer) spare(ctx context.Context, p *round) error {
 	return w.eachSlot(ctx, p, func(_ *State, rec slot.Record) (disk.Want, bool) {
 		return disk.Want{Purpose: disk.Keep}, rec.State == slot.Reclaiming
 	}, func(r *run) error {
-		for _, d := range r.disks {
-			if d.err != nil || d.act != disk.Idle && d.act != disk.Gone {
-				return nil
-			}
+		if slices.ContainsFunc(r.disks, func(d *running) bool { return d.err != nil || d.act != disk.Idle && d.act != disk.Gone }) {
+			return nil // what is under way, or cannot be told, is told by the disk itself
 		}
 		var kept []machine.Volume
 		err := w.update(ctx, func(s *State) error {
