@@ -77,3 +77,34 @@ func TestExistingVolumeIsFoundWithoutAnyDescription(t *testing.T) {
 		t.Errorf("on a datastore that cannot be looked at: %q, %v", got, err)
 	}
 }
+
+// Decision D17, decision D19, hazard H9: a disk to be used is not planned anew on the datastore that the declaration names today while
+// another one, which may keep it, cannot be looked at. A blank disk would take the place of the data.
+func TestNoBlankDiskWhileADatastoreCannotBeLookedAt(t *testing.T) {
+	c := newCloud(t, vcenter.Options{})
+	s := c.dial(t)
+	f := newFleet(t, c, s)
+	spec := volumeSpec("pool")
+	var err error
+	if spec.Address, err = s.PlanVolume(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	op, err := s.CreateVolume(t.Context(), spec)
+	if err := f.end(mark, op, err); err != nil {
+		t.Fatal(err)
+	}
+	home, _, _ := strings.Cut(strings.TrimPrefix(spec.Address, "["), "]")
+	edited := volumeSpec("pool")
+	edited.Want.Datastore = "ds-shared-a2"
+	if home == edited.Want.Datastore {
+		t.Fatalf("the disk lies on %s already", home)
+	}
+	c.setDatastore(t, home, func(s *types.DatastoreSummary) { s.Accessible = false })
+	if got, err := c.dial(t).PlanVolume(t.Context(), edited); !machine.Is(err, machine.Busy) || !strings.Contains(err.Error(), home) {
+		t.Errorf("its datastore cannot be looked at: %q, %v", got, err)
+	}
+	c.setDatastore(t, home, func(s *types.DatastoreSummary) { s.Accessible = true })
+	if got, err := c.dial(t).PlanVolume(t.Context(), edited); err != nil || got != spec.Address {
+		t.Errorf("its datastore is back: %q, %v; it lies at %q", got, err, spec.Address)
+	}
+}

@@ -93,22 +93,32 @@ func (s *Session) planVolume(ctx context.Context, inv *inventory, spec machine.V
 		policy = shape.StoragePolicyName
 	}
 	ds, _, unplaced := s.datastore(ctx, inv, dc, k, name, policy, fallback)
-	var order []*node
+	var order, unread []*node
+	look := func(n *node) {
+		if readable(n) {
+			order = append(order, n)
+		} else {
+			unread = append(unread, n)
+		}
+	}
 	switch {
 	case machine.IsNowhere(unplaced):
 		// A datastore can be renamed, and the declaration too: the disk is looked for before the answer is no.
 	case unplaced != nil:
 		return "", unplaced
 	default:
-		order = append(order, ds)
+		look(ds)
 	}
 	for _, other := range inv.all(kindDatastore, dc) {
-		if other != ds && readable(other) {
-			order = append(order, other)
+		if other != ds {
+			look(other)
 		}
 	}
 	if there, err := s.lies(ctx, inv, dc, order, spec.Key); there != "" || err != nil {
 		return there, err
+	}
+	if len(unread) > 0 { // a blank disk must not be made beside one that is kept there
+		return "", unseen(spec.Key, inv.list(unread, dc, kindDatastore))
 	}
 	if unplaced != nil {
 		return "", unplaced
@@ -151,12 +161,17 @@ func (s *Session) findVolume(ctx context.Context, inv *inventory, spec machine.V
 		}
 	}
 	if len(dark) > 0 {
-		return "", busy(ReasonDatastore, time.Minute, "disk %s of %s is on no datastore that can be looked at, and may be on one that "+
-			"is not accessible: %s", spec.Key.Disk, spec.Key.HostName, strings.Join(dark, ", "))
+		return "", unseen(spec.Key, strings.Join(dark, ", "))
 	}
 	return "", &machine.Error{
 		Kind: machine.NotFound, Message: "disk " + spec.Key.Disk + " of " + spec.Key.HostName + " is on no datastore",
 	}
+}
+
+// unseen: whether a disk exists cannot be told, because of datastores that cannot be looked at.
+func unseen(key machine.VolumeKey, dark string) *machine.Error {
+	return busy(ReasonDatastore, time.Minute, "disk %s of %s is on no datastore that can be looked at, and may be on one that "+
+		"is not accessible: %s", key.Disk, key.HostName, dark)
 }
 
 // lies looks for a volume on these datastores: in a directory with its place's marker. "" says that it is on none of them.
