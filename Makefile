@@ -51,7 +51,7 @@ lint: ## Check format, lint, generated files and shell scripts
 	@hack/lint.sh
 
 unit: tools ## Run all tests that need no full environment
-	go test ./...
+	go test -timeout 30m ./...
 
 e2e: build ## The journey of one cluster on real processes, with a bounded number of kills
 	go test -count=1 -timeout 40m -tags e2e ./test/e2e/... -args -seed=$(SEED)
