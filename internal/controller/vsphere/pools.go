@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -248,16 +250,27 @@ func noteRetention(p *infrav1.VSphereMachineConfigPool, cluster *clusterv1.Clust
 
 // retainsDisks: the annotation on the pool or on its Cluster (D19).
 func retainsDisks(ctx context.Context, c client.Reader, p *infrav1.VSphereMachineConfigPool) (bool, error) {
-	own := p.Annotations[infrav1.RetainDisksAnnotation]
-	if own == "true" {
-		return true, nil
-	}
 	cluster := &clusterv1.Cluster{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ClusterRef.Name}, cluster)
 	if apierrors.IsNotFound(err) {
-		return own == retainByCluster, nil
+		return retains(p, nil), nil
 	}
-	return cluster.Annotations[infrav1.RetainDisksAnnotation] == "true", err
+	return retains(p, cluster), err
+}
+
+// retains decides it, with the Cluster that has the name of the pool's one now, nil if there is none. A pool that is being deleted
+// belongs to the Cluster that it had: a later one of the same name cannot take the earlier one's wish back.
+func retains(p *infrav1.VSphereMachineConfigPool, cluster *clusterv1.Cluster) bool {
+	own := p.Annotations[infrav1.RetainDisksAnnotation]
+	if own == "true" || cluster != nil && cluster.Annotations[infrav1.RetainDisksAnnotation] == "true" {
+		return true
+	}
+	if own != retainByCluster {
+		return false
+	}
+	return cluster == nil || !p.DeletionTimestamp.IsZero() && !slices.ContainsFunc(p.OwnerReferences, func(ref metav1.OwnerReference) bool {
+		return ref.Kind == "Cluster" && ref.UID == cluster.UID
+	})
 }
 
 var errNoCluster = errors.New("the pool's Cluster or VSphereCluster does not exist")
