@@ -20,6 +20,9 @@ type flow struct {
 	lacks  func(w *world) func() string
 	// data is what must be true of what guests wrote: kept, or gone, or either where the act came too early to tell.
 	data string
+	// hidesFiles: disks may be out of sight for a while. Where they are deleted, or where nothing but a look tells that they exist,
+	// what vCenter says is not there is gone (VS-D47), and hiding a file proves nothing.
+	hidesFiles bool
 	// servers that exist at the end.
 	servers int
 	// abortable: the machine a may also be deleted at any moment; then aborted says what the end lacks.
@@ -34,13 +37,14 @@ const (
 
 var flows = []flow{
 	{
-		name:      "create",
-		before:    prepared(1, nil),
-		act:       func(w *world) error { return w.withMachine("a") },
-		lacks:     func(w *world) func() string { return w.ready("a") },
-		data:      kept,
-		servers:   1,
-		abortable: true,
+		name:       "create",
+		before:     prepared(1, nil),
+		act:        func(w *world) error { return w.withMachine("a") },
+		lacks:      func(w *world) func() string { return w.ready("a") },
+		data:       kept,
+		hidesFiles: true,
+		servers:    1,
+		abortable:  true,
 	},
 	{
 		// The successor already waits for the only slot.
@@ -51,17 +55,19 @@ var flows = []flow{
 			}
 			return w.withMachine("b")
 		},
-		act:     func(w *world) error { w.others.remove("a"); return nil },
-		lacks:   func(w *world) func() string { return all(w.gone("a", &clusterv1.Machine{}), w.ready("b")) },
-		data:    kept,
-		servers: 1,
+		act:        func(w *world) error { w.others.remove("a"); return nil },
+		lacks:      func(w *world) func() string { return all(w.gone("a", &clusterv1.Machine{}), w.ready("b")) },
+		data:       kept,
+		hidesFiles: true,
+		servers:    1,
 	},
 	{
-		name:   "delete",
-		before: running(1, nil),
-		act:    func(w *world) error { w.others.remove("a"); return nil },
-		lacks:  func(w *world) func() string { return w.left("a") },
-		data:   kept,
+		name:       "delete",
+		before:     running(1, nil),
+		act:        func(w *world) error { w.others.remove("a"); return nil },
+		lacks:      func(w *world) func() string { return w.left("a") },
+		data:       kept,
+		hidesFiles: true,
 	},
 	{
 		name: "reclaim",
@@ -116,7 +122,8 @@ var flows = []flow{
 		lacks: func(w *world) func() string {
 			return all(w.gone("a", &clusterv1.Machine{}), w.gone("workers", &infrav1.VSphereMachineConfigPool{}))
 		},
-		data: kept,
+		data:       kept,
+		hidesFiles: true,
 	},
 	{
 		// A new pool of the same key gets what the last one kept.
@@ -137,9 +144,10 @@ var flows = []flow{
 			}
 			return w.withMachine("b")
 		},
-		lacks:   func(w *world) func() string { return w.ready("b") },
-		data:    kept,
-		servers: 1,
+		lacks:      func(w *world) func() string { return w.ready("b") },
+		data:       kept,
+		hidesFiles: true,
+		servers:    1,
 	},
 	{
 		// Status is what clusterctl move and many a backup do not keep: a runs, b has left its slot and its disks, and c comes

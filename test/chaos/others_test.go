@@ -254,8 +254,7 @@ func (o *others) remember(m *infrav1.VSphereMachine) error {
 			m.Annotations[infrav1.SlotHostnameAnnotation], *m.Spec.ProviderID))))
 }
 
-// belongings are the virtual machines and the files of this world, as answers name them. Where disks are to be deleted only the
-// virtual machines are named: a disk that vCenter says is not there counts as deleted (VS-D47), so hiding it proves nothing.
+// belongings are the virtual machines and, if asked for, the files of this world, as answers name them.
 func (o *others) belongings(files bool) []string {
 	var out []string
 	world := o.w.vcenter.World()

@@ -32,9 +32,8 @@ import (
 
 // world is one namespace, one vCenter behind a proxy, and the manager that lives, dies and is started again between them.
 type world struct {
-	ns string
-	// data is what the flow does with it.
-	data    string
+	ns      string
+	flow    flow
 	dir     string
 	vcenter *vcenter.Server
 	proxy   *disturb.Proxy
@@ -71,7 +70,7 @@ type life struct {
 }
 
 func newWorld(f flow, p point) (*world, error) {
-	w := &world{data: f.data, seen: map[string]int{}}
+	w := &world{flow: f, seen: map[string]int{}}
 	var err error
 	if w.dir, err = os.MkdirTemp("", "berth-chaos-"); err != nil {
 		return nil, err
@@ -341,7 +340,7 @@ func (w *world) Before(c disturb.Call) bool {
 		return false
 	case hides:
 		w.strike()
-		w.proxy.Hide(1200*time.Millisecond, w.others.belongings(w.data != gone)...)
+		w.proxy.Hide(1200*time.Millisecond, w.others.belongings(w.flow.hidesFiles)...)
 	case removed:
 		w.strike()
 		if moment != nil {
