@@ -226,6 +226,10 @@ func placeUnknown(s *State, holder slot.Holder) error {
 
 // Attached implements machine.Places.
 func (w *Writer) Attached(ctx context.Context, holder slot.Holder, server *machine.Server) error {
+	left, err := w.moved(ctx, holder, server)
+	if err != nil {
+		return err
+	}
 	now := w.options.Now()
 	return w.update(ctx, func(s *State) error {
 		rec := s.heldBy(holder)
@@ -246,6 +250,9 @@ func (w *Writer) Attached(ctx context.Context, holder slot.Holder, server *machi
 				if d.HostName != rec.HostName || d.Identity == "" || d.Identity != v.Identity {
 					continue
 				}
+				if d.Volume != v.Volume && !left[d.Volume] {
+					return &machine.Error{Kind: machine.Busy, Reason: machine.ReasonDisksProvisioning, Message: d.Volume + " was recorded meanwhile"}
+				}
 				next, err := disk.Attach(*d, holder.Name, holder.Mark, v.Volume, v.Identity, v.Unit, now)
 				if err != nil {
 					return &machine.Error{Kind: machine.Conflict, Reason: machine.ReasonDiskError, Message: err.Error()}
@@ -257,6 +264,52 @@ func (w *Writer) Attached(ctx context.Context, holder slot.Holder, server *machi
 		s.setEphemeral(rec.HostName, ephemeral)
 		return nil
 	})
+}
+
+// moved proves of every disk that is attached at another address than the one on record that it was moved: nothing with its identity
+// is at the old one, for a copy has the same identity. It returns the addresses that were left.
+func (w *Writer) moved(ctx context.Context, holder slot.Holder, server *machine.Server) (map[string]bool, error) {
+	s, err := w.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rec := s.heldBy(holder)
+	if rec == nil {
+		return nil, nil // the write says so
+	}
+	left := map[string]bool{}
+	for _, d := range s.Disks {
+		i := slices.IndexFunc(server.Volumes, func(v machine.AttachedVolume) bool {
+			return !v.Own && d.Identity != "" && v.Identity == d.Identity && v.Volume != d.Volume
+		})
+		if d.HostName != rec.HostName || i < 0 {
+			continue
+		}
+		platform, err := w.platform(ctx)
+		if err != nil {
+			return nil, err
+		}
+		shape, err := w.facts.Shape(ctx)
+		if err != nil {
+			return nil, err
+		}
+		place, want := s.declared(d)
+		spec := volumeSpec(&s, place, want, place.Location, shape)
+		spec.Address = d.Volume
+		switch found, err := platform.LookupVolume(ctx, spec); {
+		case machine.Is(err, machine.NotFound), machine.IsNowhere(err):
+		case err != nil:
+			return nil, err
+		case found.Identity == d.Identity:
+			return nil, &machine.Error{
+				Kind: machine.Conflict, Reason: machine.ReasonDiskError,
+				Message: fmt.Sprintf("two disks have the identity %s: %s, which is on record as disk %s of %s, and %s, which is attached to server %s: attach the "+
+					"one on record instead, or move it away if the other one is to be the disk from now on", d.Identity, d.Volume, d.Name, d.HostName, server.Volumes[i].Volume, server.Name),
+			}
+		}
+		left[d.Volume] = true
+	}
+	return left, nil
 }
 
 // setEphemeral replaces what is known of the ephemeral disks of one slot, and nothing if nothing differs.

@@ -165,6 +165,31 @@ func TestDisksOfAPlace(t *testing.T) {
 	}
 }
 
+// VS-D6, VS-D4: a copy of a disk has its identity. Attached in place of the original it is not taken for the disk that was moved, or the original
+// would be forgotten with its data; once nothing is at the old address, the disk is followed.
+func TestCopyIsNoMove(t *testing.T) {
+	b := newBench(t, "w-1")
+	got := b.inhabit("a")
+	b.cloud.Tick()
+	volumes, err := b.ensure("a", got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	original := volumes[0].Volume
+	server := &machine.Server{Identity: machine.Identity{Name: "vm-a"}, Volumes: []machine.AttachedVolume{{Volume: "copies/data", Identity: volumes[0].Identity}}}
+	err = b.pool.Attached(context.Background(), holder("a"), server)
+	if !machine.Is(err, machine.Conflict) || !strings.Contains(err.Error(), original) || !strings.Contains(err.Error(), "copies/data") {
+		t.Errorf("a copy is attached: %v", err)
+	}
+	if d := b.store.disk("w-1"); d.Volume != original {
+		t.Errorf("the copy at %s went on record", d.Volume)
+	}
+	b.cloud.RemoveVolume(original)
+	if err := b.pool.Attached(context.Background(), holder("a"), server); err != nil || b.store.disk("w-1").Volume != "copies/data" {
+		t.Errorf("it was moved: %v, on record is %s", err, b.store.disk("w-1").Volume)
+	}
+}
+
 // VS-D14, D17: what is at the address is adopted when its mark proves it, and left alone when nothing does.
 func TestAdoptionNeedsProof(t *testing.T) {
 	b := newBench(t, "w-1")
