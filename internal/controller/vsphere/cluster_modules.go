@@ -37,6 +37,9 @@ type moduleOwner struct {
 	server, datacenter, pool string
 	// spread: its machines go to several compute clusters, which no module spans.
 	spread bool
+	// unplaced: it exists and cannot be placed now. It gets no new module and keeps the one it has: what its machines join before
+	// their first start, they never join again.
+	unplaced bool
 }
 
 func (o moduleOwner) String() string {
@@ -75,7 +78,7 @@ func (r *clusterReconciler) syncModules(ctx context.Context, infra, stored *infr
 	}
 	var problems []string
 	for _, o := range owners {
-		if o.spread || o.server != "" && o.server != infra.Spec.Server {
+		if o.unplaced || o.spread || o.server != "" && o.server != infra.Spec.Server {
 			continue
 		}
 		if err := r.ensureModule(ctx, session, infra, stored, o, there); err != nil {
@@ -111,8 +114,9 @@ func modulesIn(version string) (reason, message string) {
 	return "", ""
 }
 
-// ensureModule finds or makes the module of an owner. Modules have no names: its UUID is written down at once, and lost only if we
-// die in between; an empty module is then left in vCenter.
+// ensureModule finds or makes the module of an owner. Modules have no names, so none can be asked for again: its UUID is written down
+// at once, and lost only if we die in between. An empty module is then left in vCenter (docs/vsphere.md says so); to take an empty
+// one for ours would be a guess, as other programs make modules, too.
 func (r *clusterReconciler) ensureModule(ctx context.Context, session *vsphere.Session, infra, stored *infrav1.VSphereCluster, o moduleOwner, there map[string]string) error {
 	where, err := session.ClusterOf(ctx, o.datacenter, o.pool)
 	if err != nil {
@@ -191,14 +195,13 @@ func (r *clusterReconciler) moduleOwners(ctx context.Context, infra *infrav1.VSp
 		return nil, err
 	}
 	if controlPlane != nil && controlPlane.GetDeletionTimestamp().IsZero() {
-		if consumer, err := rules.ConsumerOf(controlPlane); err == nil {
-			o := moduleOwner{name: controlPlane.GetName(), controlPlane: true, spread: infra.Spec.FailureDomainSelector != nil}
-			if known, err := r.place(ctx, infra.Namespace, consumer.TemplateName, "", &o); err != nil {
-				return nil, err
-			} else if known {
-				out = append(out, o)
-			}
+		o := moduleOwner{name: controlPlane.GetName(), controlPlane: true, spread: infra.Spec.FailureDomainSelector != nil}
+		if consumer, err := rules.ConsumerOf(controlPlane); err != nil || !rules.UsesVSphere(consumer) {
+			o.unplaced = true
+		} else if err := r.place(ctx, infra.Namespace, consumer.TemplateName, "", &o); err != nil {
+			return nil, err
 		}
+		out = append(out, o)
 	}
 	list := &clusterv1.MachineDeploymentList{}
 	if err := r.client.List(ctx, list, client.InNamespace(infra.Namespace)); err != nil {
@@ -207,38 +210,44 @@ func (r *clusterReconciler) moduleOwners(ctx context.Context, infra *infrav1.VSp
 	for i := range list.Items {
 		md := &list.Items[i]
 		spec := md.Spec.Template.Spec
-		if md.Spec.ClusterName != cluster.Name || !md.DeletionTimestamp.IsZero() || spec.InfrastructureRef.Kind != "VSphereMachineTemplate" {
+		if md.Spec.ClusterName != cluster.Name || !md.DeletionTimestamp.IsZero() {
 			continue
 		}
 		o := moduleOwner{name: md.Name}
-		if known, err := r.place(ctx, infra.Namespace, spec.InfrastructureRef.Name, spec.FailureDomain, &o); err != nil {
+		if ref := spec.InfrastructureRef; ref.Kind != "VSphereMachineTemplate" || ref.APIGroup != infrav1.GroupVersion.Group {
+			o.unplaced = true
+		} else if err := r.place(ctx, infra.Namespace, ref.Name, spec.FailureDomain, &o); err != nil {
 			return nil, err
-		} else if known {
-			out = append(out, o)
 		}
+		out = append(out, o)
 	}
 	return out, nil
 }
 
-// place fills in where an owner's machines go: the zone's word before the template's. known is false while either is missing.
-func (r *clusterReconciler) place(ctx context.Context, namespace, template, zoneName string, o *moduleOwner) (known bool, err error) {
+// place fills in where an owner's machines go: the zone's word before the template's. The owner is unplaced while either is
+// missing: people delete and create templates anew, and a restore brings objects in any order.
+func (r *clusterReconciler) place(ctx context.Context, namespace, template, zoneName string, o *moduleOwner) error {
+	missing := func(err error) error {
+		o.unplaced = true
+		return client.IgnoreNotFound(err)
+	}
 	t := &infrav1.VSphereMachineTemplate{}
 	if err := r.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: template}, t); err != nil {
-		return false, client.IgnoreNotFound(err)
+		return missing(err)
 	}
 	spec := t.Spec.Template.Spec.VirtualMachineCloneSpec
 	if zoneName != "" {
 		zone, domain := &infrav1.VSphereDeploymentZone{}, &infrav1.VSphereFailureDomain{}
 		if err := r.client.Get(ctx, client.ObjectKey{Name: zoneName}, zone); err != nil {
-			return false, client.IgnoreNotFound(err)
+			return missing(err)
 		}
 		if err := r.client.Get(ctx, client.ObjectKey{Name: zone.Spec.FailureDomain}, domain); err != nil {
-			return false, client.IgnoreNotFound(err)
+			return missing(err)
 		}
 		mergePlacement(&spec, newPlacement(*zone, *domain))
 	}
 	o.server, o.datacenter, o.pool = spec.Server, spec.Datacenter, spec.ResourcePool
-	return true, nil
+	return nil
 }
 
 // releaseModules deletes all modules of a cluster that goes.
@@ -289,18 +298,33 @@ func moduleOf(infra *infrav1.VSphereCluster, consumer *slot.Consumer) string {
 	return ""
 }
 
-// leaveModule takes a virtual machine that is to be destroyed out of its module. A module is no reason to keep one.
-func (r *machineReconciler) leaveModule(ctx context.Context, j *journal, platform machine.Platform) {
-	session, ok := platform.(*vsphere.Session)
-	if !ok || j.vm == nil || ptr.Deref(j.vm.Status.ModuleUUID, "") == "" || j.vm.Status.VMRef == "" {
-		return
+// leaver is a session that takes a virtual machine out of its module right before it is destroyed, when it is off and nothing is in
+// the way any more: one that stays runs on, and needs its module. A module is no reason to keep one.
+type leaver struct {
+	*vsphere.Session
+	journal *journal
+}
+
+// leaving makes the platform of a deletion leave the module. Anything but a session, such as none, stays as it is.
+func leaving(platform machine.Platform, j *journal) machine.Platform {
+	if session, ok := platform.(*vsphere.Session); ok && session != nil {
+		return leaver{session, j}
 	}
-	module := *j.vm.Status.ModuleUUID
-	if err := session.LeaveModule(ctx, module, j.vm.Status.VMRef); err != nil {
-		ctrl.LoggerFrom(ctx).Info("Cannot take the virtual machine out of its cluster module", "module", module, "error", err.Error())
-		return
+	return platform
+}
+
+// Destroy implements machine.Platform.
+func (l leaver) Destroy(ctx context.Context, server *machine.Server) (machine.Operation, error) {
+	vm := l.journal.vm
+	if vm != nil && ptr.Deref(vm.Status.ModuleUUID, "") != "" && vm.Status.VMRef != "" {
+		module := *vm.Status.ModuleUUID
+		if err := l.LeaveModule(ctx, module, vm.Status.VMRef); err != nil {
+			ctrl.LoggerFrom(ctx).Info("Cannot take the virtual machine out of its cluster module", "module", module, "error", err.Error())
+		} else {
+			l.journal.left = true
+		}
 	}
-	j.left = true
+	return l.Session.Destroy(ctx, server)
 }
 
 // controlPlane reads the KubeadmControlPlane of a cluster, nil if there is none (yet).

@@ -61,7 +61,7 @@ func (r *machineReconciler) delete(ctx context.Context, s *scope) (ctrl.Result, 
 		s.vm = vm
 		life.Journal.(*journal).vm = vm
 	}
-	r.leaveModule(ctx, life.Journal.(*journal), life.Platform)
+	life.Platform = leaving(life.Platform, life.Journal.(*journal))
 	report := r.engine.Delete(ctx, life)
 	s.vm = life.Journal.(*journal).vm
 	r.publish(s.machine, report.Events)
@@ -237,7 +237,7 @@ func (r *orphanReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if guard != nil {
 		life.Guards = []machine.Guard{*guard}
 	}
-	r.leaveModule(ctx, life.Journal.(*journal), life.Platform)
+	life.Platform = leaving(life.Platform, life.Journal.(*journal))
 	report := r.engine.Delete(ctx, life)
 	s.vm = life.Journal.(*journal).vm
 	publish(r.recorder, s.vm, report.Events)

@@ -20,15 +20,7 @@ import (
 // deployment creates the MachineDeployment demo-md-0, with a template that names a resource pool.
 func (w *world) deployment(pool string) *clusterv1.MachineDeployment {
 	w.t.Helper()
-	w.g.Expect(k8s.Create(ctx, &infrav1.VSphereMachineTemplate{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "demo-worker"},
-		Spec: infrav1.VSphereMachineTemplateSpec{Template: infrav1.VSphereMachineTemplateResource{Spec: infrav1.VSphereMachineSpec{
-			VirtualMachineCloneSpec: infrav1.VirtualMachineCloneSpec{
-				Template: "os-v136-3", Datacenter: "dc-a", ResourcePool: pool,
-				Network: infrav1.NetworkSpec{Devices: []infrav1.NetworkDeviceSpec{{NetworkName: "pg-node", DHCP4: true}}},
-			},
-		}}},
-	})).To(Succeed())
+	w.g.Expect(k8s.Create(ctx, template("demo-worker", w.ns, pool))).To(Succeed())
 	md := &clusterv1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "demo-md-0", Labels: map[string]string{clusterv1.ClusterNameLabel: "demo"}},
 		Spec: clusterv1.MachineDeploymentSpec{
@@ -46,6 +38,18 @@ func (w *world) deployment(pool string) *clusterv1.MachineDeployment {
 	return md
 }
 
+func template(name, namespace, pool string) *infrav1.VSphereMachineTemplate {
+	return &infrav1.VSphereMachineTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: infrav1.VSphereMachineTemplateSpec{Template: infrav1.VSphereMachineTemplateResource{Spec: infrav1.VSphereMachineSpec{
+			VirtualMachineCloneSpec: infrav1.VirtualMachineCloneSpec{
+				Template: "os-v136-3", Datacenter: "dc-a", ResourcePool: pool,
+				Network: infrav1.NetworkSpec{Devices: []infrav1.NetworkDeviceSpec{{NetworkName: "pg-node", DHCP4: true}}},
+			},
+		}}},
+	}
+}
+
 // modulesSay waits for the condition of a VSphereCluster's modules.
 func (w *world) modulesSay(reason string, parts ...string) {
 	w.t.Helper()
@@ -60,25 +64,37 @@ func (w *world) modulesSay(reason string, parts ...string) {
 	}).Should(Succeed())
 }
 
+// modules are the cluster modules as an administrator sees them.
+func (w *world) modules() *cluster.Manager {
+	w.t.Helper()
+	c, _ := w.administrator()
+	r := rest.NewClient(c.Client)
+	w.g.Expect(r.Login(ctx, w.vcenter.Userinfo())).To(Succeed())
+	return cluster.NewManager(r)
+}
+
 // VS-V49: with the gate on, an owner of machines has a module, its virtual machines are in it from before their first start until
-// their deletion, and it goes with its owner.
+// they are destroyed, and it goes with its owner and not before. Without the gate nobody asks.
 func TestClusterModules(t *testing.T) {
 	w := newWorld(t)
-	w.antiAffinity = true
 	w.withCluster()
 	md := w.deployment("k8s")
 	w.start()
 	w.provisioned()
+	w.g.Expect(conditions.Get(w.infra, infrav1.ClusterModulesAvailableCondition)).To(BeNil())
+	for call := range w.meter.Snapshot().Calls {
+		w.g.Expect(call).NotTo(ContainSubstring("modules"))
+	}
+	w.stop()
+	w.antiAffinity = true
+	w.start()
 	w.modulesSay(infrav1.SatisfiedReason)
 	w.g.Expect(w.infra.Spec.ClusterModules).To(HaveLen(1))
 	module := w.infra.Spec.ClusterModules[0]
 	w.g.Expect(module.TargetObjectName).To(Equal("demo-md-0"))
 	w.g.Expect(module.ControlPlane).To(BeFalse())
 
-	c, _ := w.administrator()
-	r := rest.NewClient(c.Client)
-	w.g.Expect(r.Login(ctx, w.vcenter.Userinfo())).To(Succeed())
-	modules := cluster.NewManager(r)
+	modules := w.modules()
 	m := w.withMachine("m1", "")
 	w.ready(m)
 	members := func() []types.ManagedObjectReference {
@@ -91,7 +107,37 @@ func TestClusterModules(t *testing.T) {
 	w.g.Expect(k8s.Get(ctx, client.ObjectKey{Namespace: w.ns, Name: "m1"}, vm)).To(Succeed())
 	w.g.Expect(ptr.Deref(vm.Status.ModuleUUID, "")).To(Equal(module.ModuleUUID))
 
+	// An owner that cannot be placed keeps its module, whatever happens to those of others.
+	w.g.Expect(k8s.Delete(ctx, template("demo-worker", w.ns, "k8s"))).To(Succeed())
+	w.g.Expect(k8s.Create(ctx, template("demo-other", w.ns, "k8s"))).To(Succeed())
+	other := md.DeepCopy()
+	other.ObjectMeta = metav1.ObjectMeta{Namespace: w.ns, Name: "demo-md-1", Labels: md.Labels}
+	other.Spec.Template.Spec.InfrastructureRef.Name = "demo-other"
+	w.g.Expect(k8s.Create(ctx, other)).To(Succeed())
+	owners := func() (names []string) {
+		w.g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(w.infra), w.infra)).To(Succeed())
+		for _, m := range w.infra.Spec.ClusterModules {
+			names = append(names, m.TargetObjectName)
+		}
+		return names
+	}
+	w.g.Eventually(owners).Should(ContainElement("demo-md-1"))
+	w.g.Expect(k8s.Delete(ctx, other)).To(Succeed())
+	w.g.Eventually(owners).ShouldNot(ContainElement("demo-md-1"))
+	w.g.Expect(w.infra.Spec.ClusterModules).To(ConsistOf(module))
+	w.g.Expect(members()).To(HaveLen(1))
+
+	// One that is to be destroyed and runs on is still kept apart.
+	admin := w.vcenter.Admin()
+	w.g.Expect(admin.Inject(ctx, vcenter.Fault{Method: "PowerOffVM_Task", Kind: vcenter.FaultBefore, Count: -1})).To(Succeed())
 	w.g.Expect(k8s.Delete(ctx, m)).To(Succeed())
+	w.g.Eventually(func(g Gomega) {
+		faults, err := admin.Faults(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(faults).To(ContainElement(HaveField("Struck", BeNumerically(">", 0))))
+	}).Should(Succeed())
+	w.g.Expect(members()).To(HaveLen(1))
+	w.g.Expect(admin.ClearFaults(ctx)).To(Succeed())
 	w.gone(m)
 	w.g.Expect(members()).To(BeEmpty())
 
@@ -111,15 +157,29 @@ func TestClusterModulesThatCannotBe(t *testing.T) {
 	w := newWorld(t)
 	w.antiAffinity = true
 	w.withCluster()
-	w.deployment("nowhere")
+	md := w.deployment("nowhere")
 	w.start()
 	w.provisioned()
 	w.modulesSay(infrav1.ClusterModuleSetupFailedReason, "MachineDeployment demo-md-0", `"nowhere"`)
 	w.g.Expect(w.infra.Status.Ready).To(BeTrue())
-	w.ready(w.withMachine("m1", ""))
+	m := w.withMachine("m1", "")
+	w.ready(m)
+
+	w.g.Expect(k8s.Create(ctx, template("demo-right", w.ns, "k8s"))).To(Succeed())
+	before := md.DeepCopy()
+	md.Spec.Template.Spec.InfrastructureRef.Name = "demo-right"
+	w.g.Expect(k8s.Patch(ctx, md, client.MergeFrom(before))).To(Succeed())
+	w.modulesSay(infrav1.SatisfiedReason)
+	modules := w.modules()
+	w.g.Expect(modules.ListModules(ctx)).To(HaveLen(1))
+	w.g.Expect(k8s.Delete(ctx, m)).To(Succeed())
+	w.gone(m)
+	w.g.Expect(k8s.Delete(ctx, w.infra)).To(Succeed())
+	w.gone(w.infra)
+	w.g.Expect(modules.ListModules(ctx)).To(BeEmpty())
 }
 
-// VS-V49: an old vCenter has no modules; without the gate nobody asks.
+// VS-V49: an old vCenter has no modules.
 func TestOldVCenterHasNoModules(t *testing.T) {
 	w := newWorld(t, func(o *vcenter.Options) { o.Version = "6.7.0" })
 	w.antiAffinity = true
