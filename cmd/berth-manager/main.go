@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
@@ -162,7 +163,7 @@ func setupVSphere(ctx context.Context, mgr manager.Manager, o *options) error {
 		return fmt.Errorf("setting up the cache of workload clusters: %w", err)
 	}
 	meter := &vsphere.Meter{}
-	if err := vspherecontroller.RegisterMetrics(meter); err != nil {
+	if err := vspherecontroller.RegisterMetrics(metrics.Registry, meter, mgr.GetClient()); err != nil {
 		return err
 	}
 	return vspherecontroller.Setup(ctx, mgr, vspherecontroller.Options{

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
@@ -14,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
@@ -142,32 +140,6 @@ func backOff(concurrency int, o Options) controller.Options {
 		options.SkipNameValidation = &o.SkipNameValidation
 	}
 	return options
-}
-
-// RegisterMetrics publishes a meter's counts with the manager's metrics (VS-P12).
-func RegisterMetrics(meter *vsphere.Meter) error {
-	calls := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: "berth", Subsystem: "vcenter", Name: "call_duration_seconds",
-		Help:    "Round trips to vCenter by method and outcome.",
-		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
-	}, []string{"method", "outcome"})
-	connections := prometheus.NewCounter(prometheus.CounterOpts{
-		Namespace: "berth", Subsystem: "vcenter", Name: "connections_total", Help: "TLS connections opened to vCenters.",
-	})
-	for _, collector := range []prometheus.Collector{calls, connections} {
-		if err := metrics.Registry.Register(collector); err != nil {
-			return fmt.Errorf("registering metrics: %w", err)
-		}
-	}
-	meter.OnCall = func(method string, took time.Duration, err error) {
-		outcome := "ok"
-		if err != nil {
-			outcome = "error"
-		}
-		calls.WithLabelValues(method, outcome).Observe(took.Seconds())
-	}
-	meter.OnConnection = connections.Inc
-	return nil
 }
 
 func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {

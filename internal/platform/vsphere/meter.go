@@ -13,6 +13,9 @@ type Meter struct {
 	OnCall func(method string, took time.Duration, err error)
 	// OnConnection, when set, is told of every new TLS connection.
 	OnConnection func()
+	// OnTask, when set, is told of every task of ours that was seen to end: its kind (machine.OpCreate and so on), the time since
+	// it was started, or since this process first heard of it, and whether it failed.
+	OnTask func(kind string, took time.Duration, failed bool)
 
 	mu          sync.Mutex
 	calls       map[string]int
@@ -73,6 +76,12 @@ func (m *Meter) call(method string, took time.Duration, err error) {
 	m.mu.Unlock()
 	if m.OnCall != nil {
 		m.OnCall(method, took, err)
+	}
+}
+
+func (m *Meter) task(kind string, took time.Duration, failed bool) {
+	if m != nil && m.OnTask != nil {
+		m.OnTask(kind, took, failed)
 	}
 }
 

@@ -118,6 +118,11 @@ func (o *observer) ended(t *watchedTask) []machine.Mark {
 	if !t.ours {
 		return woken
 	}
+	begun := t.started
+	if begun.IsZero() {
+		begun = t.since
+	}
+	o.c.cfg.Meter.task(t.op.Kind, t.ended.Sub(begun), t.state == types.TaskInfoStateError)
 	if t.op.Kind == machine.OpCreate && len(o.queue) > 0 {
 		woken = append(woken, o.queue[0])
 		o.queue = o.queue[1:]
