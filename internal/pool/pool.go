@@ -118,8 +118,8 @@ type Summary struct {
 	// Interrupted is what the disks in DiskErrors were doing; StillAttached names those that only wait for a detach.
 	Interrupted   map[string]disk.Phase
 	StillAttached []string
-	// Held: slots in use.
-	Held []string
+	// Held: slots in use. KeptBack: released ones whose declaration is refused, so that no machine gets them.
+	Held, KeptBack []string
 	// Troubles: what could not be told or done this time, each in one sentence.
 	Troubles []string
 	// Empty: no volume of the pool exists any more (or all are retained): a pool being deleted may go.

@@ -98,6 +98,9 @@ func (w *Writer) announce(ctx context.Context, _ *round) error {
 		announced, retained, deleting = map[string][]string{}, nil, s.Deleting
 		for i := range s.Records {
 			rec := &s.Records[i]
+			if s.keptBack(*rec) {
+				continue
+			}
 			next, due := slot.Reclaim(*rec, now, s.delay())
 			if !due && s.Deleting && rec.State == slot.Available && s.live(rec.HostName) {
 				next, due = *rec, true
@@ -144,6 +147,12 @@ func (w *Writer) announce(ctx context.Context, _ *round) error {
 		}, retained)
 	}
 	return nil
+}
+
+// keptBack: no machine may have this released slot because of its declaration. Its successor waits for the data, which is not deleted
+// meanwhile.
+func (s *State) keptBack(rec slot.Record) bool {
+	return rec.State == slot.Released && s.Invalid[rec.HostName] != "" && !s.Deleting
 }
 
 // live reports whether any volume of a slot exists or may exist.

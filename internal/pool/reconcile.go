@@ -291,7 +291,9 @@ func (w *Writer) summary(s State, p *round) Summary {
 				at(now.Add(pollAgain))
 			}
 		case slot.Released:
-			if due, ok := slot.ReclaimAt(r, s.delay()); ok && !s.Retain {
+			if s.keptBack(r) {
+				out.KeptBack = append(out.KeptBack, r.HostName)
+			} else if due, ok := slot.ReclaimAt(r, s.delay()); ok && !s.Retain {
 				at(due)
 			}
 		case slot.Available, slot.Reclaiming:

@@ -3,6 +3,7 @@ package pool_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +134,31 @@ func TestGracePeriod(t *testing.T) {
 	}
 	if b.store.state.Consumer == nil {
 		t.Error("VS-A5: unbound with a slot in use")
+	}
+}
+
+// Promise 2: the successor of a machine waits for a slot that no machine gets as it is declared. The data that it waits for is not deleted
+// meanwhile, unless the pool goes.
+func TestSlotKeptBackKeepsItsData(t *testing.T) {
+	b := newBench(t, "w-1")
+	b.inhabit("a")
+	b.leave("a")
+	b.reconcile()
+	b.store.edit(func(s *pool.State) { s.Invalid = map[string]string{"w-1": "not so"} })
+	b.restart()
+	b.clock = b.clock.Add(25 * time.Hour)
+	s := b.reconcile()
+	if r := b.store.record("w-1"); r.State != slot.Released || len(b.cloud.Contents()) != 1 {
+		t.Fatalf("it is %s, with %v", r.State, b.cloud.Contents())
+	}
+	if !slices.Equal(s.KeptBack, []string{"w-1"}) || s.Next != 0 {
+		t.Errorf("said to be kept back: %v, looks again in %s", s.KeptBack, s.Next)
+	}
+	b.store.edit(func(s *pool.State) { s.Deleting = true })
+	b.restart()
+	b.reconcile()
+	if _, told := b.happened(machine.EventReclaimAnnounced); !told || len(b.cloud.Contents()) != 0 {
+		t.Errorf("the pool goes, and its disks stay: %v", b.cloud.Contents())
 	}
 }
 

@@ -138,7 +138,14 @@ func setSlotAvailable(p *infrav1.VSphereMachineConfigPool, summary pool.Summary)
 			free--
 		}
 	}
-	why := lines(summary.Vacating)
+	says := maps.Clone(summary.Vacating)
+	for _, hostName := range summary.KeptBack {
+		if says == nil {
+			says = map[string]string{}
+		}
+		says[hostName] = "no machine gets it and its disks are not deleted until its declaration is right (MembersValid)"
+	}
+	why := lines(says)
 	switch {
 	case free > 0:
 		setCondition(p, infrav1.SlotAvailableCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, why)
