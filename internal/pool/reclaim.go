@@ -88,17 +88,28 @@ func (w *Writer) find(ctx context.Context, s *State, place slot.Slot, want slot.
 }
 
 // announce takes slots whose disks must go out of allocation. The write decides between a claim and the reclaim (VS-D43); the
-// event says what will be deleted, before anything is.
+// event says what will be deleted, before anything is: a process that finds the decision of another one, and nothing begun, says it
+// again, for the other one may have ended in between.
 func (w *Writer) announce(ctx context.Context, _ *round) error {
 	var announced map[string][]string
 	var retained []string
 	var deleting bool
+	var going map[string]bool
 	now := w.options.Now()
 	err := w.change(ctx, func(s *State) error {
-		announced, retained, deleting = map[string][]string{}, nil, s.Deleting
+		announced, retained, deleting, going = map[string][]string{}, nil, s.Deleting, map[string]bool{}
 		for i := range s.Records {
 			rec := &s.Records[i]
 			if s.keptBack(*rec) {
+				continue
+			}
+			if rec.State == slot.Reclaiming {
+				going[rec.HostName] = true
+				if !s.Retain && !w.announced[rec.HostName] && !s.begun(rec.HostName) {
+					for _, v := range s.volumes(rec.HostName) {
+						announced[rec.HostName] = append(announced[rec.HostName], v.Volume)
+					}
+				}
 				continue
 			}
 			next, due := slot.Reclaim(*rec, now, s.delay())
@@ -116,7 +127,7 @@ func (w *Writer) announce(ctx context.Context, _ *round) error {
 				}
 				continue
 			}
-			*rec = next
+			*rec, going[rec.HostName] = next, true
 			if !s.live(rec.HostName) {
 				*rec = slot.Empty(next)
 			}
@@ -140,6 +151,7 @@ func (w *Writer) announce(ctx context.Context, _ *round) error {
 			Message: fmt.Sprintf("the disks of slot %s and their data are deleted now: ", hostName),
 		}, announced[hostName])
 	}
+	w.announced = going
 	if len(retained) > 0 && deleting {
 		w.tell(machine.Event{
 			Reason:  machine.EventVolumesRetained,
@@ -153,6 +165,13 @@ func (w *Writer) announce(ctx context.Context, _ *round) error {
 // meanwhile.
 func (s *State) keptBack(rec slot.Record) bool {
 	return rec.State == slot.Released && s.Invalid[rec.HostName] != "" && !s.Deleting
+}
+
+// begun reports whether the deletion of any disk of a slot is on record: that is written before the platform is asked.
+func (s *State) begun(hostName string) bool {
+	return slices.ContainsFunc(s.Disks, func(d disk.Record) bool {
+		return d.HostName == hostName && (d.Phase == disk.Reclaiming || d.Phase == disk.Error && d.Interrupted == disk.Reclaiming)
+	})
 }
 
 // live reports whether any volume of a slot exists or may exist.

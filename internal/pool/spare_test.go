@@ -1,6 +1,7 @@
 package pool_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -149,5 +150,33 @@ func TestEveryVolumeIsAnnounced(t *testing.T) {
 	}
 	if len(volumes) > 0 {
 		t.Errorf("%d of %d volumes were deleted unannounced", len(volumes), disks)
+	}
+}
+
+// Decision D19, promise 3: the process ends after the deletion of a slot's disks is on record, and before anybody was told. The next one
+// tells it before it deletes anything, and once.
+func TestDecisionOfAnEndedProcessIsAnnounced(t *testing.T) {
+	b := newBench(t, "w-1")
+	b.inhabit("a")
+	b.leave("a")
+	b.reconcile()
+	volume := b.store.disk("w-1").Volume
+	b.store.edit(func(s *pool.State) { s.Records[0].State = slot.Reclaiming })
+	b.restart()
+	b.down = errors.New("no platform")
+	b.reconcile()
+	b.reconcile()
+	b.down = nil
+	b.cloud.Async = true
+	b.reconcile()
+	b.reconcile()
+	told := 0
+	for _, e := range b.events {
+		if e.Reason == machine.EventReclaimAnnounced && strings.Contains(e.Message, volume) {
+			told++
+		}
+	}
+	if told != 1 {
+		t.Errorf("told %d times: %+v", told, b.events)
 	}
 }

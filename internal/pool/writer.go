@@ -41,6 +41,8 @@ type Writer struct {
 	last *State
 	// passing serialises Reconcile; machines are serialised by their own controllers.
 	passing sync.Mutex
+	// announced are the slots whose deletion this process has told; passing guards it.
+	announced map[string]bool
 	// gate is held from a load to its save.
 	gate sync.Mutex
 }
