@@ -142,6 +142,31 @@ func TestAddressesFromPools(t *testing.T) {
 	w.g.Expect(w.vm("m1")).To(BeNil())
 }
 
+// Pain 39, VS-V24: an address that a machine got because its failure domain names a pool is given back with the machine, too.
+func TestAddressesFromPoolsOfAFailureDomain(t *testing.T) {
+	w := newWorld(t)
+	zone := w.zoned("a", func(d *infrav1.VSphereFailureDomain, _ *infrav1.VSphereDeploymentZone) {
+		d.Spec.Topology.Networks = nil
+		d.Spec.Topology.NetworkConfigurations = []infrav1.NetworkConfiguration{{
+			NetworkName: "pg-node", DHCP4: ptr.To(false),
+			AddressesFromPools: []corev1.TypedLocalObjectReference{{APIGroup: ptr.To("ipam.example.com"), Kind: "ExamplePool", Name: "nodes"}},
+		}}
+	})
+	w.withCluster(w.selecting)
+	w.ipam()
+	w.start()
+	w.provisioned()
+	w.zoneReady(zone)
+	w.failureDomain = zone.Name
+	m := w.withMachine("m1", "")
+	w.ready(m)
+	claim := &ipamv1.IPAddressClaim{}
+	w.g.Expect(k8s.Get(ctx, client.ObjectKey{Namespace: w.ns, Name: "m1-0-0"}, claim)).To(Succeed())
+	w.g.Expect(k8s.Delete(ctx, m)).To(Succeed())
+	w.gone(m)
+	w.gone(claim)
+}
+
 // IPAddressInvalid: an address that cannot be used stops the machine before the clone, with the reason.
 func TestUnusableAddressFromPool(t *testing.T) {
 	for name, tc := range map[string]struct {

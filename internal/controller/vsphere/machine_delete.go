@@ -3,7 +3,6 @@ package vsphere
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -132,7 +131,8 @@ func (r *machineReconciler) request(ctx context.Context, s *scope) error {
 // letGo takes the finalizers off: the virtual machine is proven gone and the place given back. The VSphereVM goes first, so
 // that it is never left without its machine.
 func (r *machineReconciler) letGo(ctx context.Context, s *scope) error {
-	if name, err := vmName(s.machine); err == nil && slices.ContainsFunc(s.machine.Spec.Network.Devices, func(d infrav1.NetworkDeviceSpec) bool { return len(d.AddressesFromPools) > 0 }) {
+	// A failure domain's pools are in the VSphereVM alone. Where that is gone, only the claims tell.
+	if name, err := vmName(s.machine); err == nil && (s.vm == nil || claimsAddresses(s.vm)) {
 		if err := releaseClaims(ctx, r.client, r.reader, s.machine.Namespace, s.clusterName(), name); err != nil {
 			return err
 		}
