@@ -162,3 +162,29 @@ func TestJudgedMembers(t *testing.T) {
 	g.Expect(twice.invalid).To(ContainElement(ContainSubstring("has a disk of this name")))
 	g.Expect(twice.slots).To(HaveKey("w-1"))
 }
+
+// Decision D12, VS-R14: rules are stricter than they were. What cannot be edited in a slot that a machine has, or that keeps data for one,
+// is reported and does not keep the next machine from it; a new slot of that kind is not given, nor is one that would do damage.
+func TestUsedSlotIsNotHeldToTheRulesForNewOnes(t *testing.T) {
+	g := NewWithT(t)
+	pool := func(state infrav1.ConfigState, change func(*infrav1.VSphereMachineConfig)) members {
+		p := &infrav1.VSphereMachineConfigPool{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}, Spec: infrav1.VSphereMachineConfigPoolSpec{Configs: []infrav1.VSphereMachineConfig{aConfig()}}}
+		p.Spec.ClusterRef = corev1.ObjectReference{Kind: "Cluster", Name: "demo"}
+		p.Status.ConfigStatuses = []infrav1.VSphereMachineConfigStatus{{Hostname: "w-1", State: state}}
+		change(&p.Spec.Configs[0])
+		return judgeMembers(p, nil, "")
+	}
+	unformatted := func(c *infrav1.VSphereMachineConfig) {
+		c.PersistentDisks[0].MountPath, c.PersistentDisks[0].FSFormat = "/var/lib/data", ""
+	}
+	twice := func(c *infrav1.VSphereMachineConfig) { c.PersistentDisks = append(c.PersistentDisks, c.PersistentDisks[0]) }
+	nowhere := func(c *infrav1.VSphereMachineConfig) { c.Network = nil }
+	for _, state := range []infrav1.ConfigState{infrav1.ConfigStateInUse, infrav1.ConfigStateReleased} {
+		said := pool(state, unformatted)
+		g.Expect(said.invalid).To(ContainElement(ContainSubstring("fsFormat must say ext4 or xfs")), string(state))
+		g.Expect(said.slots).To(BeEmpty(), string(state))
+		g.Expect(pool(state, twice).slots).To(HaveKey("w-1"), string(state))
+		g.Expect(pool(state, nowhere).slots).To(HaveKey("w-1"), string(state))
+	}
+	g.Expect(pool(infrav1.ConfigStateAvailable, unformatted).slots).To(HaveKey("w-1"))
+}

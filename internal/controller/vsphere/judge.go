@@ -3,6 +3,7 @@ package vsphere
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -37,6 +38,7 @@ func judgeMembers(p *infrav1.VSphereMachineConfigPool, others []infrav1.VSphereM
 		Pools:   others,
 	})
 	var m members
+	used := usedSlots(p)
 	for _, err := range verdict.Errors {
 		switch {
 		case err.Type == field.ErrorTypeDuplicate && strings.HasSuffix(err.Field, ".hostname"):
@@ -55,6 +57,9 @@ func judgeMembers(p *infrav1.VSphereMachineConfigPool, others []infrav1.VSphereM
 			if err.Field != path && !strings.HasPrefix(err.Field, path+".") {
 				continue
 			}
+			if tolerable(err, path) && slices.Contains(used, p.Spec.Configs[i].Hostname) {
+				continue
+			}
 			if m.slots == nil {
 				m.slots = map[string]string{}
 			}
@@ -64,6 +69,31 @@ func judgeMembers(p *infrav1.VSphereMachineConfigPool, others []infrav1.VSphereM
 		}
 	}
 	return m
+}
+
+// usedSlots are the slots that machines have, or that keep data for one. What can no longer be edited there is only reported (D12):
+// a machine was built that way before, and the next one must get its data.
+func usedSlots(p *infrav1.VSphereMachineConfigPool) []string {
+	var out []string
+	for _, s := range p.Status.ConfigStatuses {
+		if s.State == infrav1.ConfigStateInUse || s.State == infrav1.ConfigStateReleased {
+			out = append(out, s.Hostname)
+		}
+	}
+	return out
+}
+
+// tolerable: what is wrong with the name or a disk of a slot and did not keep a machine from being built.
+func tolerable(err *field.Error, slot string) bool {
+	if err.Type != field.ErrorTypeInvalid {
+		return false
+	}
+	for _, part := range []string{".hostname", ".persistentDisks[", ".ephemeralDisks["} {
+		if strings.HasPrefix(err.Field, slot+part) {
+			return true
+		}
+	}
+	return false
 }
 
 // judgement is remembered for as long as nothing that it looked at has changed: a pool is loaded for every claim.
@@ -83,7 +113,7 @@ func (p *pools) judge(ctx context.Context, item *infrav1.VSphereMachineConfigPoo
 		return members{}, err
 	}
 	var of strings.Builder
-	fmt.Fprintf(&of, "%s %d %s", item.UID, item.Generation, endpoint)
+	fmt.Fprintf(&of, "%s %d %s %s", item.UID, item.Generation, endpoint, usedSlots(item))
 	for i := range list.Items {
 		if list.Items[i].Name != item.Name {
 			fmt.Fprintf(&of, " %s %d", list.Items[i].UID, list.Items[i].Generation)
