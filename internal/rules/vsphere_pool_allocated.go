@@ -12,6 +12,9 @@ import (
 	"github.com/berth-dev/berth/api/vsphere/v1beta1"
 )
 
+// quarantined is what a slot is called that waits for a person's decision.
+const quarantined = "quarantined"
+
 // allocation says in words why a slot counts as allocated, "" if it does not. A pool that we have taken over before (it has our
 // finalizer) but that has no slot states has lost its status, in a move or a restore; until it is rebuilt every slot counts
 // as allocated.
@@ -28,7 +31,7 @@ func allocation(pool *v1beta1.VSphereMachineConfigPool, hostName string) string 
 		}
 		switch {
 		case s.Quarantine != "":
-			return "quarantined"
+			return quarantined
 		case s.State == v1beta1.ConfigStateInUse, s.State == v1beta1.ConfigStateReleased:
 			return string(s.State)
 		}
@@ -72,9 +75,12 @@ func allocatedSlots(old, pool *v1beta1.VSphereMachineConfigPool) Verdict {
 func wayOut(state string) string {
 	switch state {
 	case string(v1beta1.ConfigStateInUse):
-		return "scale down or delete its machine, then wait until its disks are reclaimed and the slot is Available"
+		// A Machine that is deleted and not scaled in has a successor, and that gets the slot.
+		return "annotate its Machine with cluster.x-k8s.io/delete-machine and scale in by one, then wait until its disks are reclaimed and the slot is Available"
 	case string(v1beta1.ConfigStateReleased):
 		return "wait until its disks are reclaimed and the slot is Available (spec.releaseDelayHours says when)"
+	case quarantined:
+		return "decide which machine has it and end the quarantine with the annotation " + v1beta1.ReleaseQuarantinedAnnotation + " on the pool first"
 	default:
 		return "the state must be known and Available first"
 	}

@@ -312,11 +312,16 @@ func TestVSpherePoolUpdate(t *testing.T) {
 		pool.Spec.Configs[0].PersistentDisks[0].SizeGiB++
 		refused(field.ErrorTypeForbidden, slot+".persistentDisks[0].sizeGiB", "unknown state").check(t, rules.VSphereMachineConfigPool(old, pool, rules.VSpherePoolWorld{}))
 	})
+	t.Run("VS-R17 a slot in use is emptied by scaling in: a machine that is only deleted has a successor there", func(t *testing.T) {
+		old, pool := inState(v1beta1.ConfigStateInUse), inState(v1beta1.ConfigStateInUse)
+		pool.Spec.Configs = pool.Spec.Configs[1:]
+		refused(field.ErrorTypeForbidden, "spec.configs", "cluster.x-k8s.io/delete-machine and scale in").check(t, rules.VSphereMachineConfigPool(old, pool, rules.VSpherePoolWorld{}))
+	})
 	t.Run("a quarantined slot is protected", func(t *testing.T) {
 		old, pool := inState(v1beta1.ConfigStateAvailable), newPool()
 		old.Status.ConfigStatuses[0].Quarantine = "two virtual machines hold its disk"
 		pool.Spec.Configs = pool.Spec.Configs[1:]
-		refused(field.ErrorTypeForbidden, "spec.configs", "quarantined").check(t, rules.VSphereMachineConfigPool(old, pool, rules.VSpherePoolWorld{}))
+		refused(field.ErrorTypeForbidden, "spec.configs", v1beta1.ReleaseQuarantinedAnnotation).check(t, rules.VSphereMachineConfigPool(old, pool, rules.VSpherePoolWorld{}))
 	})
 
 	t.Run("VS-R15 a new slot is accepted whatever the others are", func(t *testing.T) {
