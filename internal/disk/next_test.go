@@ -77,7 +77,7 @@ func TestNext(t *testing.T) {
 		// VS-D49: operations are asynchronous and survive restarts.
 		{"operation is asked for", rec(Creating, operation("t1")), toUse, Observation{}, Creating, Poll, ""},
 		{"operation runs", rec(Creating, operation("t1")), toUse, Observation{Progress: Running}, Creating, Wait, ""},
-		{"operation failed", rec(Creating, operation("t1")), toUse, Observation{Progress: Failed, Failure: "no space"}, Error, Wait, "no space"},
+		{"operation failed (VS-B15)", rec(Creating, operation("t1")), toUse, Observation{Progress: Failed, Failure: "no space"}, Error, Wait, "no space"},
 		{"operation succeeded", rec(Creating, operation("t1")), toUse, Observation{Progress: Succeeded, Created: true}, Creating, Look, ""},
 		{"operation forgotten", rec(Creating, operation("t1")), toUse, Observation{Progress: Forgotten}, Creating, Look, ""},
 		// Re-attach on replacement (5.8).
@@ -106,7 +106,7 @@ func TestNext(t *testing.T) {
 		{"another disk is not deleted", rec(Reclaiming, identity("u1")), toReclaim, scanned(found("u2", true), ""), Error, Stop, "another disk"},
 		{"an unproven disk is not deleted", rec(Reclaiming), toReclaim, scanned(found("u1", false), ""), Error, Stop, "nothing proves"},
 		{"not found counts as gone (VS-D47)", rec(Reclaiming, identity("u1")), toReclaim, lookedNothing, Reclaimed, Gone, ""},
-		{"delete failed", rec(Reclaiming, identity("u1"), operation("t1")), toReclaim, Observation{Progress: Failed, Failure: "cannot delete file"}, Error, Wait, "cannot delete"},
+		{"delete failed (VS-B14)", rec(Reclaiming, identity("u1"), operation("t1")), toReclaim, Observation{Progress: Failed, Failure: "cannot delete file"}, Error, Wait, "cannot delete"},
 		{"a lost disk can be reclaimed", rec(Error, identity("u1"), failed(Available, past)), toReclaim, lookedNothing, Reclaimed, Gone, ""},
 		// Keep: a repaired disk frees its slot.
 		{"kept as it is", rec(Available, identity("u1")), toKeep, Observation{}, Available, Idle, ""},

@@ -184,7 +184,7 @@ func TestForeignVolumeSurvives(t *testing.T) {
 	}
 }
 
-// Hazard H1, VS-D21: the live read right before the destroy decides, not what the platform said about the detach.
+// Hazard H1, VS-D21, VS-P9: the live read right before the destroy decides, not what the platform said about the detach.
 func TestNoDestroyOnAPromise(t *testing.T) {
 	w, p, a := single(t)
 	p.passes(2, a)

@@ -32,7 +32,7 @@ func (b *bench) legacy(address string) func(*disk.Record) {
 	return func(r *disk.Record) { r.Identity = identity }
 }
 
-// VS-D51, hazard H9: a released slot's disk that only an older version recorded is taken over, handed to the next machine, and its
+// VS-D51, VS-B13, hazard H9: a released slot's disk that only an older version recorded is taken over, handed to the next machine, and its
 // record is never read from there again.
 func TestOlderRecordsAreTakenOverOnce(t *testing.T) {
 	for _, first := range []string{"pool", "machine"} {

@@ -52,7 +52,7 @@ func TestWhoFreesASlot(t *testing.T) {
 	}
 }
 
-// Hazard H7, VS-A16, VS-A22, VS-A23: a holder that vanished is repaired only after the proofs of a normal deletion.
+// Hazard H7, VS-A16, VS-A22, VS-A23, VS-B10: a holder that vanished is repaired only after the proofs of a normal deletion.
 func TestOrphanRepair(t *testing.T) {
 	b := newBench(t, "w-1")
 	got := b.inhabit("a")

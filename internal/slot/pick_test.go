@@ -56,7 +56,7 @@ func TestPick(t *testing.T) {
 	}{
 		{"VS-A9: released before available, in spec order", view(record("w-2", Released, "old")), ask("m"), "w-2", true, nil},
 		{"available in spec order, no entry is available", view(record("w-1", Held, "x")), ask("m"), "w-2", true, nil},
-		{"VS-A10: the slot it has", view(record("w-1", Held, "x"), record("w-2", Held, "m")), ask("m"), "w-2", false, nil},
+		{"VS-A10, VS-B9: the slot it has", view(record("w-1", Held, "x"), record("w-2", Held, "m")), ask("m"), "w-2", false, nil},
 		{"VS-A10: the slot it has, even outside its location", view(record("w-3", Held, "m")), ask("m"), "w-3", false, nil},
 		{"VS-A10: its released slot is marked in use again", view(record("w-1", Released, "x"), record("w-2", Released, "m")), ask("m"), "w-2", true, nil},
 		{"VS-A11: a name is no proof", view(Record{HostName: "w-2", State: Held, Holder: Holder{Name: "m", UID: "another"}}), ask("m"), "w-1", true, nil},

@@ -89,7 +89,7 @@ func TestNothingButTheSpecWaits(t *testing.T) {
 	}
 }
 
-// TestOtherProvidersNeverReachUs: machines of others are created, changed, scaled, given a status and deleted without a call to us,
+// TestOtherProvidersNeverReachUs (VS-B18): machines of others are created, changed, scaled, given a status and deleted without a call to us,
 // so that nothing of theirs waits when we are away. The one exception is a control plane scaled below three, of which the API server
 // cannot know whose it is.
 func TestOtherProvidersNeverReachUs(t *testing.T) {

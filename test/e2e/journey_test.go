@@ -26,7 +26,8 @@ type flow struct {
 	run  func(*testing.T, *world)
 }
 
-// TestJourney is the whole life of a cluster in the words of the manual, undisturbed.
+// TestJourney is the whole life of a cluster in the words of the manual, undisturbed. Its workers live by four kinds of objects alone
+// (VS-R1).
 func TestJourney(t *testing.T) {
 	flows := []flow{
 		{"create", create},

@@ -152,7 +152,7 @@ func TestClusterIdentity(t *testing.T) {
 	w.gone(secret)
 }
 
-// VS-D53 to VS-D57: machines, then pools with their disks, then the Secret, then the VSphereCluster; nobody stays logged in.
+// VS-D53 to VS-D57, VS-B12: machines, then pools with their disks, then the Secret, then the VSphereCluster; nobody stays logged in.
 func TestClusterDeletionLeavesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.withCluster()

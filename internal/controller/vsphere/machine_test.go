@@ -118,7 +118,7 @@ func TestMachineWaitsForASlot(t *testing.T) {
 	w.g.Expect(w.slotStatus(w.ns + "-w-2").MachineRef.Name).To(Equal("m2"))
 }
 
-// VS-A21, VS-A22, VS-A24, VS-A25, VS-A26, VS-D20, VS-V21, VS-B4, VS-B11: the slot goes on with its disks only after virtual machine, Machine and Node are gone.
+// VS-A21, VS-A22, VS-A24, VS-A25, VS-A26, VS-D20, VS-V21, VS-B4, VS-B11, VS-B23: the slot goes on with its disks only after virtual machine, Machine and Node are gone.
 func TestReplacementGetsSlotAndDisks(t *testing.T) {
 	w := newWorld(t)
 	w.withCluster()

@@ -39,7 +39,7 @@ func TestDisksOfAnOlderVersionAreTakenOver(t *testing.T) {
 	w.g.Expect(after.Phase).To(Equal(infrav1.DiskPhaseAttached))
 }
 
-// VS-A7: a pool is looked for in the machine's namespace, whether the reference names that or none; another one is refused in a
+// VS-A7, VS-B22: a pool is looked for in the machine's namespace, whether the reference names that or none; another one is refused in a
 // sentence that names both.
 func TestPoolOfAnotherNamespace(t *testing.T) {
 	w := newWorld(t)

@@ -15,7 +15,8 @@ import (
 	"github.com/berth-dev/berth/internal/slot"
 )
 
-// What one machine may cost, long polls apart (VS-P10, VS-P13 and the aims).
+// What one machine may cost, long polls apart (VS-P10, VS-P13): creation cannot do with less than 14 calls (docs/benchmark.md),
+// the rest is for news that come late. A look at a machine at rest costs nothing (VS-P7), an inventory path is resolved once for all (VS-P8).
 const (
 	creationBudget = 20
 	deletionBudget = 12

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-dev/berth/internal/sim/vcenter"
 )
 
+// VS-B5, VS-B15: disks and servers are put through the whole contract of a platform, failed creations included.
 func TestPlatform(t *testing.T) {
 	platformtest.Run(t, func(t *testing.T) *platformtest.Harness {
 		c := newCloud(t, vcenter.Options{})
