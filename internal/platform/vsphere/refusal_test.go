@@ -250,6 +250,21 @@ func TestFitExtras(t *testing.T) {
 	if err != nil || len(attached) != 1 {
 		t.Errorf("the tag is on %v (%v)", attached, err)
 	}
+	// A vCenter that is busy is not a wrong tag, and a login that has ended is made anew.
+	attaching := vcenter.Fault{Method: "REST POST /rest/com/vmware/cis/tagging/tag-association", Kind: vcenter.FaultBefore, Client: "adapter"}
+	if err := c.Admin().Inject(t.Context(), attaching); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Fit(t.Context(), server, machine.Fit{Spec: spec, UserData: []byte("#cloud-config\n")})
+	refusal(t, err, machine.Busy, vsphere.ReasonTask, "attaching tags to virtual machine demo")
+	attaching.Type = "NotAuthenticated"
+	if err := c.Admin().Inject(t.Context(), attaching); err != nil {
+		t.Fatal(err)
+	}
+	op, err = s.Fit(t.Context(), server, machine.Fit{Spec: spec, UserData: []byte("#cloud-config\n"), Format: "cloud-config"})
+	if err := f.end(mark, op, err); err != nil {
+		t.Fatal(err)
+	}
 	sh.TagIDs = []string{"urn:vmomi:InventoryServiceTag:nope:GLOBAL"}
 	spec.Shape = sh
 	_, err = s.Fit(t.Context(), server, machine.Fit{Spec: spec, UserData: []byte("#cloud-config\n")})

@@ -35,23 +35,30 @@ func (s *Session) rest(ctx context.Context, doing string, do func(context.Contex
 	defer cancel()
 	c, err := s.enter(ctx, nil)
 	if err != nil {
-		return failed(err, "%s: reaching the REST services of vCenter %s", doing, s.client.cfg.Server)
+		return failed(described(err, doing+": reaching the REST services of vCenter "+s.client.cfg.Server), "%s", doing)
 	}
 	defer s.leaveDesk(ctx)
 	err = do(ctx, c)
 	if rest.IsStatusError(err, http.StatusUnauthorized) {
 		if c, err = s.enter(ctx, c); err != nil {
-			return failed(err, "%s: reaching the REST services of vCenter %s", doing, s.client.cfg.Server)
+			return failed(described(err, doing+": reaching the REST services of vCenter "+s.client.cfg.Server), "%s", doing)
 		}
 		defer s.leaveDesk(ctx)
 		err = do(ctx, c)
 	}
-	err = restFault(err)
+	return failed(described(restFault(err), doing), "%s", doing)
+}
+
+// described puts words before what vCenter answered, if it has none.
+func described(err error, words string) error {
 	var e *machine.Error
-	if errors.As(err, &e) && e.Message == "" {
-		e.Message = doing
+	switch {
+	case errors.As(err, &e) && e.Message == "":
+		e.Message = words
+	case e == nil:
+		return failed(err, "%s", words)
 	}
-	return failed(err, "%s", doing)
+	return err
 }
 
 // enter takes part in the shared login. dead is a client whose login has ended; nil for none.

@@ -5,11 +5,15 @@ import (
 	"log/slog"
 	"reflect"
 	"regexp"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/vmware/govmomi/vim25/types"
 )
+
+// restMethod begins the names of REST calls.
+const restMethod = "REST "
 
 // faults keeps the injected rules.
 type faults struct {
@@ -82,6 +86,9 @@ func (f *faults) strike(task bool, method, client string, names func() []string)
 	for _, r := range f.rules {
 		ofTask := r.Kind == FaultTask || r.Kind == FaultTaskAfter || r.Kind == FaultTaskHang
 		if ofTask != task || r.Count >= 0 && r.Struck >= r.Count || r.Method != "" && r.Method != method {
+			continue
+		}
+		if r.Method == "" && strings.HasPrefix(method, restMethod) {
 			continue
 		}
 		if !task && !r.client.MatchString(client) {

@@ -34,8 +34,14 @@ func (s *Server) front(next http.Handler) http.Handler {
 		}
 		client := r.UserAgent()
 		if !strings.Contains(r.Header.Get("Content-Type"), "xml") {
-			s.counters.call(r.Context(), client, "REST "+r.Method+" "+r.URL.Path)
-			s.rest.serve(w, r, next)
+			method := restMethod + r.Method + " " + r.URL.Path
+			s.counters.call(r.Context(), client, method)
+			served := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.rest.serve(w, r, next) })
+			if fault, struck := s.faults.strike(false, method, client, func() []string { return nil }); struck {
+				s.broken(w, r, served, fault)
+				return
+			}
+			served.ServeHTTP(w, r)
 			return
 		}
 		body, err := io.ReadAll(r.Body)
@@ -71,6 +77,14 @@ func (s *Server) broken(w http.ResponseWriter, r *http.Request, next http.Handle
 		next.ServeHTTP(httptest.NewRecorder(), r)
 		panic(http.ErrAbortHandler)
 	case FaultBefore, FaultTask, FaultTaskAfter, FaultTaskHang:
+	}
+	if strings.HasPrefix(rule.Method, restMethod) {
+		status := http.StatusServiceUnavailable
+		if rule.Type == "NotAuthenticated" {
+			status = http.StatusUnauthorized
+		}
+		http.Error(w, rule.message(), status)
+		return
 	}
 	rule.Answer(w)
 }

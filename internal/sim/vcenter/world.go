@@ -215,7 +215,8 @@ const (
 
 // Fault is a rule that makes calls fail.
 type Fault struct {
-	// Method is the SOAP method ("CloneVM_Task"), "" for every method.
+	// Method is the SOAP method ("CloneVM_Task"), "" for every one of them, or a REST call ("REST POST /rest/com/vmware/cis/session"),
+	// whose faults are the status 503, or 401 with the type NotAuthenticated.
 	Method string `json:"method,omitempty"`
 	// Object is a regular expression on the name of the call's object (a VM's name, for clones also the new one's; a
 	// datastore path for disk and file operations), "" for every object.
