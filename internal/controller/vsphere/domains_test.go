@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/berth-dev/berth/api/vsphere/v1beta1"
+	"github.com/berth-dev/berth/internal/sim/vcenter"
 )
 
 // zoned is a zone over a failure domain that the test shapes.
@@ -119,6 +120,19 @@ func (w *world) tagger() *tags.Manager {
 	w.g.Expect(r.Login(ctx, w.vcenter.Userinfo())).To(Succeed())
 	w.t.Cleanup(func() { _ = r.Logout(ctx) })
 	return tags.NewManager(r)
+}
+
+// A vCenter that does not answer a look at a zone is told where people and the cluster look, and asked again.
+func TestZoneThatCannotBeLookedAt(t *testing.T) {
+	w := newWorld(t)
+	w.g.Expect(w.vcenter.Admin().Inject(ctx, vcenter.Fault{Method: "REST POST /rest/com/vmware/cis/session", Kind: vcenter.FaultBefore, Count: -1})).To(Succeed())
+	zone := w.zoned("a", nil)
+	w.withCluster(w.selecting)
+	w.start()
+	w.zoneSays(zone, false, infrav1.VCenterAvailableCondition, infrav1.VCenterUnreachableReason, "REST services", "503")
+	w.zoneSays(zone, false, infrav1.ReadyCondition, infrav1.VCenterUnreachableReason)
+	w.g.Expect(w.vcenter.Admin().ClearFaults(ctx)).To(Succeed())
+	w.zoneReady(zone)
 }
 
 // VS-V47: a zone without autoConfigure waits for its tags, says which, and is ready soon after a person has made them; a placement

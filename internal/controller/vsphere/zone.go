@@ -105,10 +105,10 @@ func (r *zoneReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 
 // session borrows the credentials of a cluster at the zone's server: of one that selects the zone before any other, and of the
 // next one where that fails (VS-V45).
-func (r *zoneReconciler) session(ctx context.Context, zone *infrav1.VSphereDeploymentZone) (*vsphere.Session, time.Duration, error) {
+func (r *zoneReconciler) session(ctx context.Context, zone *infrav1.VSphereDeploymentZone) (*vsphere.Session, error) {
 	list := &infrav1.VSphereClusterList{}
 	if err := r.client.List(ctx, list); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	var lenders []*infrav1.VSphereCluster
 	for i := range list.Items {
@@ -124,13 +124,12 @@ func (r *zoneReconciler) session(ctx context.Context, zone *infrav1.VSphereDeplo
 		session, err := r.access.session(ctx, c, "", "", "")
 		if err == nil {
 			ctrl.LoggerFrom(ctx).V(1).Info("Using the credentials of a cluster", "VSphereCluster", client.ObjectKeyFromObject(c))
-			return session, 0, nil
+			return session, nil
 		}
 		ctrl.LoggerFrom(ctx).V(1).Info("Cannot use the credentials of a cluster", "VSphereCluster", client.ObjectKeyFromObject(c), "error", err.Error())
 		last = err
 	}
-	_, after := guardOf(last)
-	return nil, after, last
+	return nil, last
 }
 
 // lends ranks clusters by their claim on a zone: 0 selects it, 1 does not.

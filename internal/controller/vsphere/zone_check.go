@@ -31,24 +31,16 @@ type finding struct {
 // check sets the conditions and status.ready, which is true only after everything was found. Both halves are looked at even when
 // the first is wrong: whoever corrects a zone should see all of it at once.
 func (r *zoneReconciler) check(ctx context.Context, zone *infrav1.VSphereDeploymentZone) (time.Duration, error) {
-	session, after, err := r.session(ctx, zone)
+	session, err := r.session(ctx, zone)
 	if err != nil {
-		var e *machine.Error
-		if !errors.As(err, &e) {
-			return 0, err
-		}
-		zone.Status.Ready = ptr.To(false)
-		setCondition(zone, infrav1.VCenterAvailableCondition, metav1.ConditionFalse, infrav1.VCenterUnreachableReason, e.Error())
-		setCondition(zone, infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.VCenterUnreachableReason, e.Error())
-		return after, nil
+		return unanswered(zone, err)
 	}
-	setCondition(zone, infrav1.VCenterAvailableCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
-
 	domain, err := r.domain(ctx, zone)
 	if err != nil {
 		return 0, err
 	}
 	if domain == nil {
+		setCondition(zone, infrav1.VCenterAvailableCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
 		f := finding{reason: infrav1.FailureDomainZoneMisconfiguredReason, message: fmt.Sprintf(
 			"VSphereFailureDomain %q, named by spec.failureDomain, does not exist: create it, or name another", zone.Spec.FailureDomain)}
 		setFinding(zone, infrav1.FailureDomainValidatedCondition, f)
@@ -60,12 +52,13 @@ func (r *zoneReconciler) check(ctx context.Context, zone *infrav1.VSphereDeploym
 	}
 	constraint, err := placementFinding(ctx, session, zone, domain)
 	if err != nil {
-		return 0, err
+		return unanswered(zone, err)
 	}
 	validity, err := domainFinding(ctx, session, zone, domain)
 	if err != nil {
-		return 0, err
+		return unanswered(zone, err)
 	}
+	setCondition(zone, infrav1.VCenterAvailableCondition, metav1.ConditionTrue, infrav1.SatisfiedReason, "")
 	setFinding(zone, infrav1.PlacementConstraintMetCondition, constraint)
 	setFinding(zone, infrav1.FailureDomainValidatedCondition, validity)
 	setReady(zone, constraint, validity)
@@ -73,6 +66,19 @@ func (r *zoneReconciler) check(ctx context.Context, zone *infrav1.VSphereDeploym
 		return missingAgain, nil
 	}
 	return presentAgain, nil
+}
+
+// unanswered says that vCenter did not tell what a zone needs, and when to ask again. Clusters wait for the word of their zones.
+func unanswered(zone *infrav1.VSphereDeploymentZone, err error) (time.Duration, error) {
+	var e *machine.Error
+	if !errors.As(err, &e) {
+		return 0, err
+	}
+	zone.Status.Ready = ptr.To(false)
+	setCondition(zone, infrav1.VCenterAvailableCondition, metav1.ConditionFalse, infrav1.VCenterUnreachableReason, e.Error())
+	setCondition(zone, infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.VCenterUnreachableReason, e.Error())
+	_, after := guardOf(err)
+	return after, nil
 }
 
 // placementFinding looks for folder and resource pool.
