@@ -177,7 +177,9 @@ func TestUsedSlotIsNotHeldToTheRulesForNewOnes(t *testing.T) {
 	unformatted := func(c *infrav1.VSphereMachineConfig) {
 		c.PersistentDisks[0].MountPath, c.PersistentDisks[0].FSFormat = "/var/lib/data", ""
 	}
-	twice := func(c *infrav1.VSphereMachineConfig) { c.PersistentDisks = append(c.PersistentDisks, c.PersistentDisks[0]) }
+	twice := func(c *infrav1.VSphereMachineConfig) {
+		c.PersistentDisks = append(c.PersistentDisks, c.PersistentDisks[0])
+	}
 	nowhere := func(c *infrav1.VSphereMachineConfig) { c.Network = nil }
 	for _, state := range []infrav1.ConfigState{infrav1.ConfigStateInUse, infrav1.ConfigStateReleased} {
 		said := pool(state, unformatted)
