@@ -2,6 +2,7 @@ package vsphere
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -364,5 +365,8 @@ func TestHostReachesTheDisks(t *testing.T) {
 	}
 	l.mount("ds-shared-a", "cl-a-h1", "cl-a-h2")
 	_, err = l.asks(spec)
-	isRefused(t, err, ReasonDatastore, "maintenance", "cl-a-h2")
+	if e, ok := errors.AsType[*machine.Error](err); !ok || e.Kind != machine.Busy || e.Reason != ReasonNoHost ||
+		!strings.Contains(e.Error(), "maintenance") || !strings.Contains(e.Error(), "cl-a-h2") {
+		t.Errorf("%v, want to wait for cl-a-h2", err)
+	}
 }

@@ -102,7 +102,7 @@ func (s *Session) upgrade(ctx context.Context, v vm, mark machine.Mark, version 
 	if err != nil || op.Ref == "" {
 		return err
 	}
-	_, err = s.await(ctx, types.ManagedObjectReference{Type: "Task", Value: op.Ref}, machine.OpFit)
+	_, err = s.await(ctx, types.ManagedObjectReference{Type: "Task", Value: op.Ref}, machine.OpFit, doing)
 	return failed(err, "%s", doing)
 }
 

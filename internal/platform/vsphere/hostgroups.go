@@ -17,6 +17,9 @@ import (
 // ReasonHosts: the host group or the VM group of a failure domain is missing, or no rule ties them together.
 const ReasonHosts = "HostsMisconfigured"
 
+// ReasonNoHost: hosts that would do are there, and none of them takes virtual machines now.
+const ReasonNoHost = "HostsUnavailable"
+
 // affinity is what a compute cluster knows of groups and of the rules between them.
 type affinity struct {
 	vms   map[string]*types.ClusterVmGroup
@@ -195,9 +198,14 @@ func (s *Session) joinVMGroup(ctx context.Context, v vm, shape Shape) error {
 	g := s.groups.of(cluster.ref, shape.VMGroup)
 	g.set(v.ref, true)
 	defer g.set(v.ref, false)
+	late := time.NewTimer(s.client.cfg.CallTimeout)
+	defer late.Stop()
 	select {
 	case g.turn <- struct{}{}:
 		defer func() { <-g.turn }()
+	case <-late.C:
+		return busy(ReasonTask, 5*time.Second, "VM group %s of compute cluster %s is being changed for other machines; waiting for it", shape.VMGroup,
+			cluster.name)
 	case <-ctx.Done():
 		return failed(ctx.Err(), "waiting for a change of VM group %s", shape.VMGroup)
 	}
@@ -257,6 +265,6 @@ func (s *Session) edit(ctx context.Context, cluster *node, next *types.ClusterVm
 	if err != nil {
 		return failed(err, "%s", doing)
 	}
-	_, err = s.await(ctx, res.Returnval, "EditGroup")
+	_, err = s.await(ctx, res.Returnval, "EditGroup", doing)
 	return failed(err, "%s", doing)
 }

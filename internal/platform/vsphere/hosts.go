@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/vmware/govmomi/vim25/types"
 
@@ -79,7 +80,11 @@ func (s *Session) hostFor(ctx context.Context, inv *inventory, dc *node, pool ty
 		return nil, refused(ReasonDatastore, "no host of %s reaches all datastores that %s needs: %s; choose a resource pool whose hosts "+
 			"do, or mount the datastores there", cluster.name, spec.Name, s.whoReaches(ctx, list, all.ManagedObjectReference))
 	}
-	return s.workingHost(ctx, fit, spec, cluster)
+	allowed := ""
+	if zone != nil {
+		allowed = "that the failure domain allows and "
+	}
+	return s.workingHost(ctx, fit, spec, cluster, allowed)
 }
 
 // reach lists the datastores of the persistent disks, which are where they are, and of ephemeral disks that name one.
@@ -126,8 +131,9 @@ func (s *Session) whoReaches(ctx context.Context, list []needed, hosts []types.M
 	return strings.Join(slices.Compact(parts), "; ")
 }
 
-// workingHost takes one of the hosts that take virtual machines, another one for each machine.
-func (s *Session) workingHost(ctx context.Context, fit []types.ManagedObjectReference, spec machine.ServerSpec, cluster *node) (*types.ManagedObjectReference, error) {
+// workingHost takes one of the hosts that take virtual machines, another one for each machine. allowed says in words what else
+// limits the hosts. Errors: Busy while none of them works.
+func (s *Session) workingHost(ctx context.Context, fit []types.ManagedObjectReference, spec machine.ServerSpec, cluster *node, allowed string) (*types.ManagedObjectReference, error) {
 	content, err := s.client.retrieve(ctx, properties("HostSystem", []string{"runtime.connectionState", "runtime.inMaintenanceMode"}, fit...))
 	if err != nil {
 		return nil, failed(err, "reading the hosts of %s", cluster.name)
@@ -152,8 +158,8 @@ func (s *Session) workingHost(ctx context.Context, fit []types.ManagedObjectRefe
 		for _, h := range fit {
 			names = append(names, s.hostName(ctx, h))
 		}
-		return nil, refused(ReasonDatastore, "the only hosts of %s that reach all datastores of %s are not connected or in maintenance mode: %s; "+
-			"bring one back", cluster.name, spec.Name, listNames(names))
+		return nil, busy(ReasonNoHost, 30*time.Second, "the only hosts of %s %sthat reach all datastores of %s are not connected or in maintenance "+
+			"mode: %s; bring one back", cluster.name, allowed, spec.Name, listNames(names))
 	}
 	slices.SortFunc(working, func(a, b types.ManagedObjectReference) int { return strings.Compare(a.Value, b.Value) })
 	digest := fnv.New32a()

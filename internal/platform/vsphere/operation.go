@@ -167,8 +167,20 @@ func (s *Session) whoHasTheName(ctx context.Context, f *types.DuplicateName, mar
 		f.Object.Value, id)
 }
 
-// await waits for a task of the adapter's own, one that no record keeps.
-func (s *Session) await(ctx context.Context, ref types.ManagedObjectReference, kind string) (*watchedTask, error) {
+// await waits for a task of the adapter's own, one that no record keeps. They take a moment; a worker does not wait longer than for
+// a call, since others have work for it: the answer is Busy then, and the next pass looks at what the task has done meanwhile.
+func (s *Session) await(ctx context.Context, ref types.ManagedObjectReference, kind, doing string) (*watchedTask, error) {
+	limit := s.client.cfg.CallTimeout
+	within, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	t, err := s.awaitEnd(within, ref, kind)
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		return nil, busy(ReasonTask, 5*time.Second, "%s: vCenter has not ended the task within %s; trying again", doing, limit)
+	}
+	return t, err
+}
+
+func (s *Session) awaitEnd(ctx context.Context, ref types.ManagedObjectReference, kind string) (*watchedTask, error) {
 	o := s.observer
 	op := machine.Operation{Ref: ref.Value, Kind: kind}
 	for {

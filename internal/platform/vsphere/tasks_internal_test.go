@@ -3,10 +3,12 @@ package vsphere
 import (
 	"context"
 	"crypto/tls"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/types"
 
 	"github.com/berth-dev/berth/internal/machine"
 	"github.com/berth-dev/berth/internal/sim/vcenter"
@@ -66,6 +68,43 @@ func TestOnlyAMissingTaskIsForgotten(t *testing.T) {
 	if err != nil || !state.Done || !state.Unknown {
 		t.Errorf("a task that vCenter has forgotten: %+v, %v", state, err)
 	}
+}
+
+// VS-B21: a worker waits for a task of the adapter's own, and for its turn at a VM group, no longer than for one call.
+func TestNobodyWaitsLong(t *testing.T) {
+	l := newLab(t)
+	cfg := l.client.cfg
+	cfg.CallTimeout = 3 * time.Second
+	s, err := Dial(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close(context.Background()) })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	busyWith := func(err error, words string) {
+		t.Helper()
+		if !machine.Is(err, machine.Busy) || !strings.Contains(err.Error(), words) {
+			t.Errorf("%v, want Busy and %q", err, words)
+		}
+	}
+
+	if err := l.sim.Admin().Inject(ctx, vcenter.Fault{Method: "CloneVM_Task", Kind: vcenter.FaultTaskHang, Delay: 30 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	op, err := s.Create(ctx, aSpec())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.await(ctx, types.ManagedObjectReference{Type: "Task", Value: op.Ref}, "EditGroup", "changing VM group vms-1")
+	busyWith(err, "changing VM group vms-1")
+
+	cluster, err := l.admin.ClusterComputeResource(ctx, "cl-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.groups.of(cluster.Reference(), "vms-1").turn <- struct{}{}
+	busyWith(s.joinVMGroup(ctx, vm{}, Shape{Datacenter: "dc-a", ComputeCluster: "cl-a", VMGroup: "vms-1"}), "VM group vms-1")
 }
 
 // VS-V36, VS-P3, pain 70: no more clones run at a time than allowed, and who waits for its turn is woken.

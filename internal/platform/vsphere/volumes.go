@@ -415,7 +415,7 @@ func (s *Session) list(ctx context.Context, at site) ([]string, error) {
 	if err != nil {
 		return nil, failed(err, "listing %s", at.at.directory())
 	}
-	t, err := s.await(ctx, res.Returnval, "List")
+	t, err := s.await(ctx, res.Returnval, "List", "listing "+at.at.directory())
 	if err != nil {
 		return nil, failed(err, "listing %s", at.at.directory())
 	}
@@ -517,7 +517,7 @@ func (s *Session) Forget(ctx context.Context, spec machine.VolumeSpec) error {
 	if err != nil {
 		return failed(err, "removing %s", at.at.directory())
 	}
-	if _, err := s.await(ctx, res.Returnval, "Forget"); err != nil && !isFault[*types.FileNotFound](err) {
+	if _, err := s.await(ctx, res.Returnval, "Forget", "removing "+at.at.directory()); err != nil && !isFault[*types.FileNotFound](err) {
 		return failed(err, "removing %s", at.at.directory())
 	}
 	s.markers.mu.Lock()
