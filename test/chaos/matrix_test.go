@@ -121,7 +121,13 @@ func TestMatrix(t *testing.T) {
 	var outcomes []outcome
 	began := time.Now()
 	each(drawn, func(p point) {
+		if over.Load() {
+			return
+		}
 		o, _ := travel(known[p.flow], p)
+		if over.Load() {
+			return
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		outcomes = append(outcomes, o)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -50,6 +51,9 @@ var (
 	k8s        client.WithWatch
 	scheme     = runtime.NewScheme()
 	ctx        = context.Background()
+
+	// over: the run was interrupted.
+	over atomic.Bool
 )
 
 const controllerNamespace = "berth-system"
@@ -110,6 +114,8 @@ func run(m *testing.M) (int, error) {
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-interrupted
+		over.Store(true)
+		fmt.Fprintln(os.Stderr, "chaos: interrupted; what is not finished is not reported")
 		stop()
 		os.Exit(1)
 	}()
