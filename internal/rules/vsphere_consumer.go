@@ -78,6 +78,9 @@ func VSphereConsumer(old, c *Consumer, w VSphereConsumerWorld) Verdict {
 		if o.Deleting || o.Template == nil || o.Kind == c.Kind && o.Name == c.Name {
 			continue
 		}
+		if w.Pool != nil && boundTo(w.Pool, &o.Consumer) {
+			continue // said already: the pool is bound to it
+		}
 		if other, ok := PoolKey(o.Template.Spec.Template.Spec.MachineConfigPoolRef, o.Namespace); ok && other == key {
 			v.refuse(field.Forbidden(c.Paths.Template.Child("name"), fmt.Sprintf(
 				"machine config pool %s/%s is already referenced by %s (template %s); a pool serves one owner of machines, make a pool and a template of its own for %s",
@@ -139,11 +142,17 @@ func enoughSlots(c *Consumer, pool *v1beta1.VSphereMachineConfigPool) Verdict {
 	return v
 }
 
+// boundTo reports whether a pool serves an owner of machines.
+func boundTo(pool *v1beta1.VSphereMachineConfigPool, c *Consumer) bool {
+	r := pool.Status.ConsumerRef
+	return r != nil && c.Same(r.APIVersion, r.Kind, cmp.Or(r.Namespace, pool.Namespace), r.Name)
+}
+
 // consumerPool checks an owner of machines against the pool that it would get.
 func consumerPool(c *Consumer, pool *v1beta1.VSphereMachineConfigPool) Verdict {
 	var v Verdict
 	at := c.Paths.Template.Child("name")
-	if r := pool.Status.ConsumerRef; r != nil && !c.Same(r.APIVersion, r.Kind, cmp.Or(r.Namespace, pool.Namespace), r.Name) {
+	if r := pool.Status.ConsumerRef; r != nil && !boundTo(pool, c) {
 		v.refuse(field.Forbidden(at, fmt.Sprintf("machine config pool %s/%s is bound to %s %s/%s; use a template with a pool of its own for %s",
 			pool.Namespace, pool.Name, r.Kind, cmp.Or(r.Namespace, pool.Namespace), r.Name, c)))
 	}

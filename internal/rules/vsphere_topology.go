@@ -52,13 +52,34 @@ func (p VSpherePlacement) quarrels(t *v1beta1.VSphereMachineTemplate, pool *v1be
 		if !p.fits(pool, slot) {
 			continue
 		}
-		if slot.Network != nil && len(networks) > 0 && slot.Network.Primary.NetworkName != networks[0] {
-			out = append(out, fmt.Sprintf("slot %s of pool %s/%s names the primary network %q, failure domain %s of zone %s names %q: "+NoMachine+" there until both are the same",
-				slot.Hostname, pool.Namespace, pool.Name, slot.Network.Primary.NetworkName, p.Domain.Name, p.Zone, networks[0]))
+		if i, named := elsewhere(slot, networks); i >= 0 {
+			out = append(out, fmt.Sprintf("slot %s of pool %s/%s names network %q for interface %d (0 is the primary), failure domain %s of zone %s names %q: "+NoMachine+" there until both are the same",
+				slot.Hostname, pool.Namespace, pool.Name, named, i, p.Domain.Name, p.Zone, networks[i]))
 			break
 		}
 	}
 	return out
+}
+
+// elsewhere finds the first interface of a slot, 0 is the primary, that names another network than the failure domain does for it; -1
+// if there is none. An interface without a network takes the failure domain's.
+func elsewhere(slot *v1beta1.VSphereMachineConfig, networks []string) (at int, named string) {
+	if slot.Network == nil {
+		return -1, ""
+	}
+	for i, network := range networks {
+		device := slot.Network.Primary
+		if i > 0 {
+			if i > len(slot.Network.Additional) {
+				break
+			}
+			device = slot.Network.Additional[i-1]
+		}
+		if device.NetworkName != "" && device.NetworkName != network {
+			return i, device.NetworkName
+		}
+	}
+	return -1, ""
 }
 
 // fits reports whether a slot lies in the failure domain's datacenter.

@@ -1,8 +1,10 @@
 package rules_test
 
 import (
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -33,7 +35,7 @@ func TestFailureDomainsOfConsumers(t *testing.T) {
 		{"VS-R43", "no networks of its own", domain("dc-a"), accepted},
 		{"VS-R43", "one network more", domain("dc-a", "pg-node", "pg-stor"), refused(field.ErrorTypeInvalid, path, "names 2 network(s) [pg-node pg-stor], template v1 has 1 device(s)")},
 		{"VS-R49", "one network more, in the richer form", withConfigurations, refused(field.ErrorTypeInvalid, path, "names 2 network(s)")},
-		{"VS-A19", "another primary network", domain("dc-a", "pg-b"), refused(field.ErrorTypeInvalid, path, `slot w-1 of pool ns/workers names the primary network "pg-node", failure domain fd-a of zone zone-a names "pg-b"`)},
+		{"VS-A19", "another primary network", domain("dc-a", "pg-b"), refused(field.ErrorTypeInvalid, path, `slot w-1 of pool ns/workers names network "pg-node" for interface 0 (0 is the primary), failure domain fd-a of zone zone-a names "pg-b"`)},
 		{"VS-R53", "a datacenter without slots", domain("dc-b", "pg-b"), warned(`no slot of pool ns/workers is in datacenter "dc-b"`)},
 		{"decision D2", "a zone that does not exist", rules.VSpherePlacement{Zone: "zone-a"}, warned("zone zone-a, or the VSphereFailureDomain that it names, does not exist")},
 	} {
@@ -73,6 +75,38 @@ func TestFailureDomainsOfConsumers(t *testing.T) {
 			user := rules.VSphereUser{Consumer: *consumer(t, object(t, newDeployment)), Template: newTemplate("v1", "workers"), Placements: world.Placements}
 			want.check(t, rules.VSphereMachineConfigPool(nil, newPool(), rules.VSpherePoolWorld{Users: []rules.VSphereUser{user}}))
 		})
+	}
+}
+
+// TestFailureDomainOfAdditionalInterfaces: every interface is compared, as the controller does when it builds the machine (VS-A19,
+// VS-R43); one that names no network takes the failure domain's.
+func TestFailureDomainOfAdditionalInterfaces(t *testing.T) {
+	for network, want := range map[string]expectation{
+		"pg-stor": accepted,
+		"":        accepted,
+		"pg-c":    warned(`slot w-1 of pool ns/workers names network "pg-c" for interface 1 (0 is the primary), failure domain fd-a of zone zone-a names "pg-stor"`),
+	} {
+		world := complete()
+		world.Template.Spec.Template.Spec.Network.Devices = []v1beta1.NetworkDeviceSpec{{NetworkName: "pg-node"}, {NetworkName: "pg-stor"}}
+		for i := range world.Pool.Spec.Configs {
+			world.Pool.Spec.Configs[i].Network.Additional = []v1beta1.MachineConfigNetworkDevice{{NetworkName: network}}
+		}
+		world.Placements = []rules.VSpherePlacement{domain("dc-a", "pg-node", "pg-stor")}
+		want.check(t, rules.VSphereConsumer(nil, consumer(t, object(t, newDeployment)), world))
+	}
+}
+
+// TestOneSentenceForABoundPool: an owner that a pool is bound to refers to it, too; that is one mistake and told once (VS-W33, VS-W34).
+func TestOneSentenceForABoundPool(t *testing.T) {
+	world := complete()
+	world.Pool.Status.ConsumerRef = &corev1.ObjectReference{APIVersion: "cluster.x-k8s.io/v1beta1", Kind: "MachineDeployment", Namespace: "ns", Name: "md"}
+	other := rules.VSphereUser{Consumer: *consumer(t, object(t, newDeployment)), Template: newTemplate("v7", "workers")}
+	world.Others = []rules.VSphereUser{other}
+	second := consumer(t, object(t, newDeployment))
+	second.Name = "md-2"
+	v := rules.VSphereConsumer(nil, second, world)
+	if len(v.Errors) != 1 || !strings.Contains(v.Errors[0].Error(), "is bound to MachineDeployment ns/md") {
+		t.Errorf("got %v, want one sentence about the bound pool", v.Errors)
 	}
 }
 

@@ -226,12 +226,12 @@ var changes = []change{
 		refused: []string{"v7"},
 	},
 	{
-		what: "VS-W33, VS-W34: a second deployment on one pool", of: "deployment", replace: []string{"metadata: {name: md}", "metadata: {name: md-2}"},
-		refused: []string{"is bound to MachineDeployment", "is already referenced by MachineDeployment"},
+		what: "VS-W33: a second deployment on one pool", of: "deployment", replace: []string{"metadata: {name: md}", "metadata: {name: md-2}"},
+		refused: []string{"is bound to MachineDeployment"},
 	},
 	{
 		what: "VS-W35, VS-W36: a control plane moves to a pool", of: "control-plane", replace: []string{"dhcp4: true}]}", "dhcp4: true}]}\n      machineConfigPoolRef: {kind: VSphereMachineConfigPool, name: workers}", "name: cp", "name: cp-2", "replicas: 1", "replicas: 2"},
-		refused: []string{"is bound to MachineDeployment", "is already referenced by MachineDeployment", "maxSurge must be 0", "must have at least 3 replicas"},
+		refused: []string{"is bound to MachineDeployment", "maxSurge must be 0", "must have at least 3 replicas"},
 	},
 	{
 		what: "an endpoint that a slot has", of: "infra", replace: []string{"host: 192.0.2.10", "host: 192.0.2.31"},

@@ -113,7 +113,7 @@ func consumerEntries() []Entry {
 			owned(deployment, int64(5), "spec", "replicas")),
 		refusal(ids("VS-R43", "VS-R49", "VS-A20"), Text{"The failure domain has another number of networks than the template has devices", "故障域网络数与模板设备数不同"}, "no machine is made until both are the same",
 			oneInterface, alignThem, in(domain("dc-a", "pg-node", "pg-stor"))),
-		refusal(ids("VS-A19"), Text{"Slot and failure domain name different primary networks", "槽位与故障域的主网络不同"}, "no machine is made there until both are the same",
+		refusal(ids("VS-A19"), Text{"Slot and failure domain name different networks", "槽位与故障域的网络不同"}, "no machine is made there until both are the same",
 			Text{"Which of the two a node shall be in is not for us to guess.", "节点应在哪个网络，不应由我们猜测。"}, alignThem, in(domain("dc-a", "pg-other"))),
 		warning(ids("VS-R53"), Text{"The pool has no slot in the failure domain's datacenter", "池在故障域的数据中心没有槽位"}, "machines there wait until one is added",
 			Text{"A slot fits a failure domain by its `datacenter`.", "槽位通过 `datacenter` 匹配故障域。"}, Text{"Add slots with that datacenter.", "新增该数据中心的槽位。"}, in(domain("dc-b"))),
