@@ -15,6 +15,9 @@ func slotOf(config infrav1.VSphereMachineConfig, datacenter string) slot.Slot {
 	if s.Location == "" {
 		s.Location = datacenter
 	}
+	if s.Location == infrav1.AnyDatacenter {
+		s.Location = "" // the engine's word for it; a place called "*" would be in no failure domain
+	}
 	if config.Network != nil {
 		s.NICs = append(s.NICs, nicOf(config.Network.Primary))
 		for _, device := range config.Network.Additional {

@@ -43,6 +43,11 @@ func TestSlotSurvivesTheRoundTrip(t *testing.T) {
 	g.Expect(*configOf(slotOf(want, "dc-of-the-pool"))).To(Equal(want))
 	want.Datacenter = ""
 	g.Expect(configOf(slotOf(want, "dc-of-the-pool")).Datacenter).To(Equal("dc-of-the-pool"))
+	want.Datacenter = infrav1.AnyDatacenter
+	g.Expect(slotOf(want, "dc-of-the-pool").Location).To(BeEmpty(), "fits any failure domain, as admission says")
+	p := &infrav1.VSphereMachineConfigPool{}
+	p.Spec.Configs = []infrav1.VSphereMachineConfig{want}
+	g.Expect(freeLocations(p)).To(HaveKey(""))
 }
 
 // D22: every state of a slot and a disk comes back from the published words as it went in.
