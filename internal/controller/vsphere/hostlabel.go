@@ -30,6 +30,7 @@ func (r *machineReconciler) labelHost(ctx context.Context, s *scope, server *mac
 	if err := r.client.Patch(ctx, next, client.MergeFrom(s.owner)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("labelling Machine %s with its host: %w", client.ObjectKeyFromObject(next), err)
 	}
+	r.latest.wrote(next) // the next pass may begin before the cache shows the label, and would write it again
 	s.owner = next
 	return nil
 }

@@ -147,7 +147,7 @@ func (r *machineReconciler) ownerOf(ctx context.Context, m *infrav1.VSphereMachi
 		return nil, nil
 	}
 	owner, key := &clusterv1.Machine{}, client.ObjectKey{Namespace: m.Namespace, Name: m.OwnerReferences[i].Name}
-	err := r.client.Get(ctx, key, owner)
+	err := r.latest.get(ctx, key, owner)
 	if apierrors.IsNotFound(err) {
 		err = r.reader.Get(ctx, key, owner)
 	}

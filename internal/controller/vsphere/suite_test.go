@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -98,7 +99,42 @@ func run(m *testing.M) (int, error) {
 	if err := k8s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: controllerNamespace}}); err != nil {
 		return 1, err
 	}
+	if err := bindRole(); err != nil {
+		return 1, err
+	}
 	return m.Run(), nil
+}
+
+// managerUser has the rights of the manager's role and no others: what the controllers do here they may do in a cluster too.
+const managerUser = "berth-manager"
+
+// bindRole gives managerUser the role that is shipped.
+func bindRole() error {
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "rbac", "role.yaml"))
+	if err != nil {
+		return err
+	}
+	for part := range strings.SplitSeq(string(text), "\n---\n") {
+		role := &rbacv1.ClusterRole{}
+		if err := yaml.UnmarshalStrict([]byte(part), role); err != nil {
+			return fmt.Errorf("config/rbac/role.yaml: %w", err)
+		}
+		if role.Kind != "ClusterRole" {
+			continue
+		}
+		binding := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: role.Kind, Name: role.Name},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: managerUser}},
+		}
+		if err := k8s.Create(ctx, role); err != nil {
+			return err
+		}
+		if err := k8s.Create(ctx, binding); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // definitions are our CRDs and those of Cluster API's core, with the contract labels that its kustomization adds.

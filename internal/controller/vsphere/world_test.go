@@ -92,6 +92,7 @@ func newWorld(t *testing.T, options ...func(*vcenter.Options)) *world {
 func (w *world) start() {
 	w.t.Helper()
 	restCopy := rest.CopyConfig(restConfig)
+	restCopy.Impersonate.UserName = managerUser
 	var dead atomic.Bool
 	restCopy.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		counted := w.writes.wrap(next)
