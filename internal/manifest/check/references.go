@@ -66,6 +66,9 @@ func (o *object) references() []reference {
 		if gk.Group == infraGroup && group == "" {
 			group = infraGroup // a reference within our group may leave it out
 		}
+		if gk == poolGK && kind == "" {
+			kind = gk.Kind // there is nothing else that it could name
+		}
 		if kind == gk.Kind && group == gk.Group {
 			namespace, _ := ref["namespace"].(string)
 			add(gk, cmp.Or(namespace, o.Namespace), soft, append(path, "name")...)

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -203,8 +204,37 @@ func (k *Kind) Check(obj, old map[string]any) field.ErrorList {
 	}
 	for _, err := range errs {
 		tidy(err)
+		if given, ok := at(obj, err.Field); ok && err.Type == field.ErrorTypeTypeInvalid {
+			err.BadValue = given // the libraries give its type instead
+		}
 	}
 	return errs
+}
+
+// step of a field's path: a name, or an index in brackets.
+var step = regexp.MustCompile(`[^.\[\]]+|\[\d+\]`)
+
+// at is the scalar at a field's path.
+func at(obj any, path string) (any, bool) {
+	for _, s := range step.FindAllString(path, -1) {
+		switch parent := obj.(type) {
+		case map[string]any:
+			obj = parent[s]
+		case []any:
+			i, err := strconv.Atoi(strings.Trim(s, "[]"))
+			if err != nil || i >= len(parent) {
+				return nil, false
+			}
+			obj = parent[i]
+		default:
+			return nil, false
+		}
+	}
+	switch obj.(type) {
+	case nil, map[string]any, []any:
+		return nil, false
+	}
+	return obj, true
 }
 
 // metadata checks names, labels and annotations.
