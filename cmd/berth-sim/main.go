@@ -1,4 +1,5 @@
-// Command berth-sim runs the simulated cloud of a local environment: a vCenter, and the guests of its virtual machines.
+// Command berth-sim runs the simulated cloud of a local environment: a vCenter and the guests of its virtual machines, or a
+// Huawei Cloud Stack.
 package main
 
 import (
@@ -20,7 +21,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(vcenterCommand(), guestsCommand())
+	root.AddCommand(vcenterCommand(), hcsCommand(), guestsCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "berth-sim:", err)
 		os.Exit(1)

@@ -135,3 +135,8 @@ const (
 	jobCreateVolume = "createVolume"
 	jobDeleteVolume = "deleteVolume"
 )
+
+// JobTypes are the types of jobs that exist.
+func JobTypes() []string {
+	return []string{jobCreateServer, jobDeleteServer, jobStartServer, jobStopServer, jobAttach, jobDetach, jobCreateVolume, jobDeleteVolume}
+}

@@ -126,14 +126,16 @@ func (s *Server) AdminAddress() string { return s.admin.Addr().String() }
 // CABundle is the certificate that the API is served with, in PEM form; nil without TLS.
 func (s *Server) CABundle() []byte { return s.certificate }
 
-// Endpoint is the base URL of a service: iam, ecs, evs, vpc, elb or ims.
-func (s *Server) Endpoint(service string) string {
-	scheme := "http"
+// URL of the API.
+func (s *Server) URL() string {
 	if s.opts.TLS {
-		scheme = "https"
+		return "https://" + s.Address()
 	}
-	return scheme + "://" + s.Address() + "/" + service
+	return "http://" + s.Address()
 }
+
+// Endpoint is the base URL of a service: iam, ecs, evs, vpc, elb or ims.
+func (s *Server) Endpoint(service string) string { return s.URL() + "/" + service }
 
 // Credentials that work, in the form of the Secret's data.
 func (s *Server) Credentials() map[string][]byte {
