@@ -7,7 +7,7 @@ import (
 )
 
 // crdDir holds the generated CustomResourceDefinitions.
-const crdDir = "../../../config/crd/bases"
+const crdDir = "../../../config/crd/hcs"
 
 // fieldTable is what users of the published CRDs rely on.
 const fieldTable = "testdata/fields.tsv"

@@ -31,7 +31,7 @@ type refusal struct {
 }
 
 func refuse(status int, code, format string, args ...any) *refusal {
-	return &refusal{status: status, code: code, message: fmt.Sprintf(format, args...)}
+	return &refusal{status: status, shape: shapeNested, code: code, message: fmt.Sprintf(format, args...)}
 }
 
 func notFound(format string, args ...any) *refusal {

@@ -2,6 +2,7 @@ package hcs
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"iter"
@@ -63,9 +64,7 @@ func (s *Server) routes() *http.ServeMux {
 // front names the service where the host does, and keeps unsigned requests out.
 func (s *Server) front(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.opts.RoundTrip > 0 {
-			time.Sleep(s.opts.RoundTrip)
-		}
+		pause(r.Context(), s.opts.RoundTrip)
 		requestID := newID()
 		w.Header().Set("X-Request-Id", requestID)
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -109,14 +108,7 @@ func (s *Server) operate(w http.ResponseWriter, r *http.Request, operation strin
 	}
 	fault, struck := s.faults.strike(operation, r.URL.Path+"?"+r.URL.RawQuery+" "+string(body))
 	if struck {
-		if fault.Delay > 0 {
-			wait := time.NewTimer(fault.Delay)
-			select {
-			case <-wait.C:
-			case <-r.Context().Done():
-			}
-			wait.Stop()
-		}
+		pause(r.Context(), fault.Delay)
 		switch fault.Kind {
 		case FaultBefore:
 			fault.refusal().write(w, requestID)
@@ -149,6 +141,19 @@ func (s *Server) operate(w http.ResponseWriter, r *http.Request, operation strin
 		refused.write(w, requestID)
 	default:
 		answer(w, status, value)
+	}
+}
+
+// pause for a while, or until the client has gone.
+func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 
