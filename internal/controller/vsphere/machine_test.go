@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -332,4 +333,62 @@ func TestManyMachinesShareAPool(t *testing.T) {
 	w.g.Expect(holders).To(HaveLen(n))
 	t.Logf("per machine: %.1f calls to vCenter, %.1f Kubernetes writes, %d conflicts in all; writes: %v; calls %v", float64(w.meter.Snapshot().Since(calls).Total())/n,
 		float64(w.writes.total()-writes)/n, w.writes.conflicts(), w.writes.snapshot(), w.meter.Snapshot().Since(calls).Calls)
+}
+
+// TestPauseHoldsADeletion: a pause in the middle of a deletion holds the rest of it back and loses nothing of it; afterwards it
+// goes on to its end (VS-B19).
+func TestPauseHoldsADeletion(t *testing.T) {
+	w := newWorld(t)
+	w.withCluster()
+	w.start()
+	w.provisioned()
+	w.withPool(1)
+	m := w.withMachine("m1", "demo-worker")
+	w.ready(m)
+	disk := w.diskStatus(w.ns + "-w-1")
+
+	w.g.Expect(w.vcenter.Admin().Inject(ctx, vcenter.Fault{Method: "Destroy_Task", Kind: vcenter.FaultBefore, Count: -1})).To(Succeed())
+	w.g.Expect(k8s.Delete(ctx, m)).To(Succeed())
+	w.g.Eventually(func(g Gomega) {
+		vm := w.vm("m1")
+		g.Expect(vm).NotTo(BeNil())
+		g.Expect(w.attachedTo(vm)).NotTo(HaveKey(disk.VolumePath))
+	}).Should(Succeed(), "the deletion is under way")
+	w.pauseMachine(m, true)
+	w.g.Expect(w.vcenter.Admin().ClearFaults(ctx)).To(Succeed())
+	// Any number of passes later nothing has happened.
+	for range 3 {
+		before := m.DeepCopy()
+		m.Labels["touched"] += "x"
+		w.g.Expect(k8s.Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
+		w.g.Consistently(func() *vcenter.VM { return w.vm("m1") }, 500*time.Millisecond).ShouldNot(BeNil())
+	}
+	w.g.Expect(w.slotStatus(w.ns + "-w-1").State).To(Equal(infrav1.ConfigStateInUse))
+
+	w.pauseMachine(m, false)
+	w.gone(m)
+	w.g.Expect(w.vm("m1")).To(BeNil())
+	w.g.Expect(w.diskStatus(w.ns + "-w-1").DiskUUID).To(Equal(disk.DiskUUID))
+}
+
+// pauseMachine sets or removes the annotation and waits until the controller has seen it.
+func (w *world) pauseMachine(m *infrav1.VSphereMachine, on bool) {
+	w.t.Helper()
+	w.g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(m), m)).To(Succeed())
+	before := m.DeepCopy()
+	if m.Annotations == nil {
+		m.Annotations = map[string]string{}
+	}
+	delete(m.Annotations, clusterv1.PausedAnnotation)
+	if on {
+		m.Annotations[clusterv1.PausedAnnotation] = ""
+	}
+	w.g.Expect(k8s.Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
+	if !on {
+		return
+	}
+	w.g.Eventually(func(g Gomega) {
+		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(m), m)).To(Succeed())
+		g.Expect(conditions.IsTrue(m, infrav1.PausedCondition)).To(BeTrue())
+	}).Should(Succeed())
 }
