@@ -128,6 +128,9 @@ func pointsOf(f flow, events []event) []point {
 			kinds = append(kinds, removed)
 		}
 		for _, k := range kinds {
+			if k == hides && f.hidesNothing {
+				continue
+			}
 			out = append(out, point{flow: f.name, what: e.what, n: e.n, kind: k})
 		}
 	}
